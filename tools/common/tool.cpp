@@ -1,0 +1,185 @@
+#include "common/tool.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <thread>
+
+#include "coreai/base/error.h"
+
+namespace coreai::tools {
+namespace {
+
+// Prints what CLI11 says of the command line; CLI11's own codes are not ours.
+int report_parse_result(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+    app.exit(error);  // help or version, on stdout
+    return kDone;
+  }
+  print_error(error.what());
+  fmt::print(stderr, "Run `{} --help` for the usage.\n", app.get_name());
+  return kWrongUsage;
+}
+
+int flush_output(int code) {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    print_error(fmt::format("the answer could not be written to standard output ({})", std::strerror(errno)));
+    return code == kDone ? static_cast<int>(kFailed) : code;
+  }
+  return code;
+}
+
+// Length of the UTF-8 sequence at the start of `text`; 0 when it is not a valid one.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0u) != 0x80u) return 0;
+  }
+  const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
+  const bool out_of_range = (first == 0xed && byte(1) >= 0xa0) || (first == 0xf4 && byte(1) >= 0x90);
+  return overlong || out_of_range ? 0 : length;
+}
+
+std::size_t width(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
+}
+
+void append_padded(std::string& line, std::string_view cell, std::size_t columns, bool right) {
+  const std::string padding(columns - width(cell), ' ');
+  if (right) line += padding;
+  line += cell;
+  if (!right) line += padding;
+}
+
+}  // namespace
+
+int thread_count(const CommonOptions& options) {
+  if (options.threads > 0) return options.threads;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+void add_common_options(CLI::App& app, CommonOptions& options) {
+  app.set_version_flag("--version", fmt::format("{} {} (coreai.cpp)", app.get_name(), COREAI_VERSION),
+                       "Print the version and exit");
+  app.add_option("--threads", options.threads, "Worker threads; 0 = one per available core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.fallthrough();
+}
+
+int run_tool(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+  std::signal(SIGPIPE, SIG_DFL);  // a parent may have left it ignored; `tool | head` must end quietly
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return flush_output(report_parse_result(app, error));
+  }
+  int code = kFailed;
+  try {
+    code = body();
+  } catch (const std::bad_alloc&) {
+    print_error("out of memory. Close other programs or use a smaller model");
+  } catch (const std::exception& error) {
+    print_error(error.what());
+  }
+  return flush_output(code);
+}
+
+void print_error(std::string_view message) {
+  std::fflush(stdout);  // keep the order of the two streams in a terminal
+  fmt::print(stderr, "error: {}\n", printable(message));
+}
+
+void print_warning(std::string_view message) {
+  std::fflush(stdout);
+  fmt::print(stderr, "warning: {}\n", printable(message));
+}
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    throw IoError("the answer could not be written", "standard output", errno);
+}
+
+std::string format_bytes(std::uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < std::size(kUnits)) {
+    value /= 1000;
+    ++unit;
+  }
+  return value < 9.995 ? fmt::format("{:.2f} {}", value, kUnits[unit])
+                       : fmt::format("{:.{}f} {}", value, value < 99.95 ? 1 : 0, kUnits[unit]);
+}
+
+std::string format_count(std::uint64_t count) {
+  std::string digits = fmt::format("{}", count);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
+  return digits;
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text.substr(i));
+    const auto first = static_cast<unsigned char>(text[i]);
+    const bool c1_control = length == 2 && first == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (length == 0) {
+      out += "\xef\xbf\xbd";
+    } else if ((length == 1 && (first < 0x20 || first == 0x7f) && first != '\n' && first != '\t') || c1_control) {
+      for (std::size_t k = 0; k < length; ++k) out += fmt::format("\\x{:02X}", static_cast<unsigned char>(text[i + k]));
+    } else {
+      out += text.substr(i, length);
+    }
+    i += std::max<std::size_t>(length, 1);
+  }
+  return out;
+}
+
+void Table::add_row(std::vector<std::string> cells) {
+  COREAI_INVARIANT(cells.size() == columns_.size());
+  for (std::string& cell : cells) cell = printable(cell);
+  rows_.push_back(std::move(cells));
+}
+
+std::string Table::to_string(std::size_t indent) const {
+  if (rows_.empty()) return {};
+  std::vector<std::size_t> widths;
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) {
+    widths.push_back(width(column.title));
+    titles.push_back(column.title);
+  }
+  for (const auto& row : rows_)
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width(row[c]));
+  std::string out;
+  const auto add_line = [&](const std::vector<std::string>& cells) {
+    std::string line(indent, ' ');
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      if (c > 0) line += "  ";
+      append_padded(line, cells[c], widths[c], columns_[c].align == Align::kRight);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  };
+  add_line(titles);
+  for (const auto& row : rows_) add_line(row);
+  return out;
+}
+
+}  // namespace coreai::tools

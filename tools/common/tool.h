@@ -1,0 +1,69 @@
+// What every program shares: exit codes, error printing, --version and --threads, tables for a terminal.
+// A tool's answer goes to stdout; everything else (errors, warnings, progress) goes to stderr.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace coreai::tools {
+
+enum ExitCode : int {
+  kDone = 0,
+  kFailed = 1,        // it could not be done (bad input included), or there are findings
+  kCouldNotLook = 2,  // only `audit`, `verify` and `--check`: the input could not be examined at all
+  kWrongUsage = 64,   // the command line is wrong; nothing was tried
+};
+
+struct CommonOptions {
+  int threads = 0;  // 0 = one per available core
+};
+
+// Threads to use: `options.threads`, or the number of cores this process may run on.
+int thread_count(const CommonOptions& options);
+
+// Adds --version and --threads, and lets options stand behind a subcommand. The app's name must be the program's.
+void add_common_options(CLI::App& app, CommonOptions& options);
+
+// Parses, then calls `body`, whose result is the exit code. A wrong command line prints `error: ...` and gives
+// kWrongUsage; an exception from `body` prints `error: <message>` and gives kFailed, and so does stdout that cannot be
+// written. A reader that closes the pipe early ends the program without a word.
+int run_tool(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
+
+// `error: <message>` on stderr.
+void print_error(std::string_view message);
+// `warning: <message>` on stderr.
+void print_warning(std::string_view message);
+// Writes to stdout. Throws IoError when that fails.
+void print(std::string_view text);
+
+// "1.2 GB" with decimal units, "512 B" below 1000.
+std::string format_bytes(std::uint64_t bytes);
+// "12,345,678".
+std::string format_count(std::uint64_t count);
+// For text from files in a terminal: control characters become \xNN escapes, invalid UTF-8 becomes U+FFFD.
+std::string printable(std::string_view text);
+
+// Columns padded to their widest cell. Width counts code points.
+class Table {
+ public:
+  enum class Align : std::uint8_t { kLeft, kRight };
+  struct Column {
+    std::string title;
+    Align align = Align::kLeft;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // One cell per column; each passes through printable().
+  void add_row(std::vector<std::string> cells);
+  // Title line, then rows, each behind `indent` spaces. Empty when there is no row.
+  std::string to_string(std::size_t indent = 0) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace coreai::tools
