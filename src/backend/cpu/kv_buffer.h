@@ -65,18 +65,12 @@ class KvBuffer {
 
   // The 256 positions of one layer and head, kBlockPositions * head_dim elements in the role's order; 64-byte aligned
   // when head_dim is a multiple of 8.
-  const std::byte* head_block(std::int64_t layer, std::int64_t head, std::int64_t block) const {
-    return blocks_[static_cast<std::size_t>(block)].get() + (layer * geometry_.kv_heads + head) * head_block_bytes_;
-  }
-  std::byte* mutable_head_block(std::int64_t layer, std::int64_t head, std::int64_t block) {
-    return blocks_[static_cast<std::size_t>(block)].get() + (layer * geometry_.kv_heads + head) * head_block_bytes_;
-  }
+  const std::byte* head_block(std::int64_t layer, std::int64_t head, std::int64_t block) const;
+  std::byte* mutable_head_block(std::int64_t layer, std::int64_t head, std::int64_t block);
 
  private:
   void add_blocks(std::int64_t count);
   void check_range(std::int64_t layer, std::int64_t head, std::int64_t first, std::int64_t count) const;
-  template <typename Element, typename RowFn>
-  void for_each_row(std::int64_t first, std::int64_t count, RowFn&& fn) const;
 
   KvRole role_ = KvRole::kPlain;
   DType dtype_ = DType::kF16;
