@@ -35,12 +35,14 @@ class Context {
   AttrRef array_attr(std::vector<AttrRef> elements);
   AttrRef named_attr(std::string name, std::vector<AttrRef> parameters);  // serialization.opaque
   AttrRef dictionary_attr(std::vector<AttrRef> named);
+  AttrRef type_attr(TypeRef value);
   AttrRef symbol_ref_attr(std::vector<std::string> path);
-  AttrRef callee_attr(std::string graph_name);  // param.constant{symbol_ref}: what invoke stores
+  AttrRef callee_attr(std::string symbol);  // "g" or "ns::g"; param.constant{symbol_ref}, what invoke stores
   AttrRef unit_attr();
   AttrRef enum_attr(AttrCode code, std::uint64_t value);
   AttrRef dense_attr(std::vector<std::byte> bytes, bool splat);  // bytes in the inline packing
   AttrRef resource_attr(ResourceRef resource);
+  AttrRef source_location(std::string filename, std::uint64_t line, std::uint64_t column);
   AttrRef unknown_location();  // the one shared location that says nothing
 
  private:

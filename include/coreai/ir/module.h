@@ -55,6 +55,9 @@ class Op {
   const OpInfo& info() const { return op_info(code); }
   // The attribute of that name, or null. Throws InternalError when the table has no such attribute.
   AttrRef attribute(std::string_view name) const;
+  // The same, but a missing attribute throws VerificationError.
+  const Attribute& required(std::string_view name) const;
+  void set_attribute(std::string_view name, AttrRef value);
   TypeRef operand_type(std::size_t i) const { return operands.at(i)->type; }
 };
 
@@ -69,12 +72,14 @@ struct CompositeDecl {
 // A view of one `dataflow.graph` operation: a function, a callee or a composite body.
 class Graph {
  public:
-  explicit Graph(Op* op) : op_(op) {}
+  explicit Graph(Op* op, std::string scope = {}) : op_(op), scope_(std::move(scope)) {}
   Op& op() const { return *op_; }
   Block& body() const;
   const std::string& name() const;
+  std::string symbol() const { return scope_ + name(); }  // "ns::name" inside a namespace
   bool is_private() const;
   bool is_externalized() const;
+  bool is_no_inline() const;
   std::vector<TypeRef> result_types() const;
   // `coreai.name` of each argument and result; empty where there is none.
   std::vector<std::string> input_names() const;
@@ -86,6 +91,7 @@ class Graph {
 
  private:
   Op* op_;
+  std::string scope_;  // "" or "ns::"
 };
 
 class Module {
@@ -105,6 +111,8 @@ class Module {
   std::optional<Graph> find_graph(std::string_view symbol) const;
   // The graph an invoke calls. Throws VerificationError when there is none.
   Graph callee(const Op& invoke) const;
+  // The symbol path that an invoke's or udml.call's `callee` names, joined with "::".
+  static std::string callee_symbol(const Op& invoke);
 
   Value* new_value(TypeRef type);
   // Blobs of the file in their order, and those that a builder adds. Names are unique.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -119,7 +120,7 @@ class Type {
   bool is_handle() const;
   bool is_token() const;
   bool is_element() const;  // a scalar element type such as f32
-  // Tensors (handles: of the tensor inside). Throw VerificationError on other types.
+  // Tensors (handles: of the tensor inside; dtype also of element types). Throw VerificationError on other types.
   DType dtype() const;
   const Shape& shape() const;
   AttrRef encoding() const;  // null when there is none
@@ -129,9 +130,13 @@ class Type {
   friend class Context;
   TypeCode code_{};
   std::vector<Field> fields_;
-  DType dtype_ = DType::kF32;  // of tensors and element types
-  Shape shape_;                // of tensors
+  std::optional<DType> dtype_;  // of tensors and element types
+  Shape shape_;                 // of tensors
 };
+
+// The element type that a type code names, if any, and back.
+std::optional<DType> dtype_of(TypeCode code);
+TypeCode type_code_of(DType dtype);
 
 // `enum_case_name("PaddingMode", 1)` is "constant"; empty for an unknown case. Flags join their names.
 std::string enum_case_name(std::string_view enum_name, std::uint64_t value);
