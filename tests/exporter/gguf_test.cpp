@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "coreai/base/error.h"
+#include "exporter/gguf_bytes.h"
 
 namespace coreai {
 namespace {
@@ -14,37 +15,7 @@ namespace {
 std::filesystem::path fixture(const std::string& name) {
   return std::filesystem::path(COREAI_FIXTURE_DIR) / "gguf" / name;
 }
-
-// Builds a file by hand, little-endian.
-class Bytes {
- public:
-  template <typename T>
-  Bytes& put(T value) {
-    const auto* p = reinterpret_cast<const std::byte*>(&value);
-    data.insert(data.end(), p, p + sizeof value);
-    return *this;
-  }
-  Bytes& text(std::string_view t) {
-    put<std::uint64_t>(t.size());
-    const auto* p = reinterpret_cast<const std::byte*>(t.data());
-    data.insert(data.end(), p, p + t.size());
-    return *this;
-  }
-  Bytes& header(std::uint64_t tensors, std::uint64_t pairs, std::uint32_t version = 3) {
-    return put<std::uint32_t>(0x46554747).put(version).put(tensors).put(pairs);
-  }
-  Bytes& tensor(std::string_view name, std::vector<std::uint64_t> dims, std::uint32_t type, std::uint64_t offset) {
-    text(name).put(static_cast<std::uint32_t>(dims.size()));
-    for (const auto d : dims) put(d);
-    return put(type).put(offset);
-  }
-  Bytes& zeros(std::size_t n) {
-    data.resize(data.size() + n);
-    return *this;
-  }
-  GgufFile parse() const { return GgufFile::parse(data, "test.gguf"); }
-  std::vector<std::byte> data;
-};
+using Bytes = GgufBytes;
 
 void expect_malformed(const Bytes& bytes, const std::string& part) {
   try {
