@@ -1,0 +1,161 @@
+// One function, flattened: calls inlined or kept as composite nodes, tokens and handles turned into plain values.
+// Passes rewrite it in place; the scheduler turns it into a Plan.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coreai/compiler/expr.h"
+#include "coreai/compiler/plan.h"
+#include "coreai/ir/module.h"
+
+namespace coreai::compiler {
+
+using ValueId = std::int32_t;
+using NodeId = std::int32_t;
+inline constexpr ValueId kNoValue = -1;
+inline constexpr NodeId kNoNode = -1;
+
+struct Value {
+  DType dtype = DType::kF32;
+  std::vector<Expr> shape;
+  // Elements of a small integer tensor that is shape arithmetic (row-major); it costs no step.
+  std::optional<std::vector<Expr>> host;
+  std::optional<NDArray> constant;  // mapped from the file, or folded
+  NodeId producer = kNoNode;
+  int result = 0;  // which output of the producer
+  int input = -1;  // index of the function input, for inputs
+  int state = -1;  // index of the state whose content this is at some point of its token order
+  bool is_tensor() const { return true; }
+};
+
+enum class NodeKind : std::uint8_t { kOp, kRmsNorm, kRope, kAttention, kLinear, kEmbedding, kStore, kHeads, kDead };
+
+// x * rsqrt(mean(x^2 over the last axis) + eps) * scale. Inputs: x, scale (constant) [, residual].
+struct NormParams {
+  float eps = 0;
+  bool add_residual = false;  // output = residual + norm(x)
+};
+
+// Rotation of the last axis. Inputs: x [.., q, d], positions [1, q]. Angle = position * inverse_frequencies[i].
+struct RopeParams {
+  std::vector<float> inverse_frequencies;
+  bool interleaved = false;
+};
+
+// Inputs: query [1, h, q, d], key, value (slices of states, or plain) [, sinks].
+struct AttentionParams {
+  float scale = 0;
+  bool causal = false;
+  std::int64_t window = 0;
+  bool grouped = false;  // query [1, kv, g, q, d] against keys [1, kv, 1, s, d]
+};
+
+// y = x W^T, once per weight; inputs: x [, residual]. Outputs: one per weight, or one for a gated pair.
+struct LinearParams {
+  std::vector<WeightSource> weights;
+  std::vector<std::optional<NDArray>> biases;
+  Activation activation = Activation::kNone;  // gated: output = activation(x W0^T) * (x W1^T)
+  bool gated = false;
+  bool add_residual = false;
+};
+
+// Rows of a weight by index; inputs: ids. Output scaled by `scale`.
+struct EmbeddingParams {
+  WeightSource weight;
+  float scale = 1;
+};
+
+// One slice_update of a state; inputs: old content, update. Output: new content.
+struct StoreParams {
+  int state = -1;
+  std::vector<Expr> start, extent;
+};
+
+// Several heads of projections on their way into a buffer or a state: what a HeadsStep does. Inputs: per task the
+// projection [1, h, q, d]; then positions per rotated task. Outputs: per task the rotated heads [1, h, q, d] or the new
+// content of the state.
+struct HeadsParams {
+  struct Task {
+    std::size_t input = 0;
+    std::int64_t first_head = 0, heads = 0, head_dim = 0;
+    std::vector<float> norm_scale;  // [heads * head_dim]
+    float eps = 0;
+    std::optional<std::size_t> positions;  // index of the input
+    RopeParams rope;
+    int state = -1;  // -1: to a buffer
+    std::int64_t layer = 0;
+    Expr position = 0;
+  };
+  std::vector<Task> tasks;
+};
+
+struct Node {
+  NodeKind kind = NodeKind::kOp;
+  ir::OpCode code{};
+  const ir::Op* source = nullptr;
+  std::vector<ValueId> inputs, outputs;
+  std::variant<std::monostate, NormParams, RopeParams, AttentionParams, LinearParams, EmbeddingParams, StoreParams,
+               HeadsParams>
+      params;
+  double position = 0;           // where it stands in program order: a new node takes the place of the one it replaces
+  std::string composite_symbol;  // of nodes made from a composite call: what to disable when no kernel takes it
+};
+
+struct GraphOutput {
+  std::string name;
+  ValueId value = kNoValue;
+  std::size_t index = 0;      // among the function's outputs (tokens not counted)
+  DType dtype = DType::kF32;  // declared
+};
+
+class Graph {
+ public:
+  ExprPool exprs;
+  std::vector<Guard> guards;
+  std::vector<IncreasingGuard> increasing;
+  std::vector<SymbolBinding> symbols;
+  std::vector<Value> values;
+  std::vector<Node> nodes;             // sorted() after every pass: each follows what it reads
+  std::vector<ValueId> inputs;         // by input index
+  std::vector<ValueId> state_initial;  // by state index
+  std::vector<ValueId> state_final;
+  std::vector<GraphOutput> outputs;
+
+  ValueId new_value(DType dtype, std::vector<Expr> shape);
+  NodeId append(Node node);
+  Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }
+  const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
+  Node& node(NodeId id) { return nodes[static_cast<std::size_t>(id)]; }
+  // The node that makes a value, or null for inputs, constants and states.
+  Node* producer(ValueId id);
+  const Node* producer(ValueId id) const;
+  bool is_op(ValueId id, ir::OpCode code) const;
+
+  void require_nonnegative(Expr e, std::string reason, GuardKind kind = GuardKind::kShape);
+  std::optional<std::int64_t> static_extent(ValueId id, std::size_t axis) const;
+  // Extents as a Shape with kDynamic where they are not constant.
+  Shape declared_shape(ValueId id) const;
+  // How often each value is read by live nodes, outputs and final states.
+  std::vector<int> use_counts() const;
+  // Redirects every reader of `from` to `to`.
+  void replace_uses(ValueId from, ValueId to);
+  // Marks nodes without readers dead, and drops dead nodes.
+  void sweep();
+  // Ids of live nodes in program order; throws NotPlannable when they depend on each other in a circle.
+  std::vector<NodeId> order() const;
+  bool is_state_extent(Expr e) const;
+  std::string text() const;
+};
+
+// A function that no plan can serve: the caller runs it op by op and shows the reason.
+struct NotPlannable {
+  std::string reason;
+  std::string composite_symbol = {};  // a composite call that stood in the way: its body may do
+};
+
+}  // namespace coreai::compiler

@@ -1,0 +1,39 @@
+// The passes, in the order in which compile() runs them. Each rewrites the graph in place; docs/compiler.md lists them.
+#pragma once
+
+#include "compiler/graph.h"
+#include "coreai/compiler/op_evaluator.h"
+
+namespace coreai::compiler {
+
+// fold: operations on constants become constants (small ones: weights stay mapped).
+void fold_constants(Graph& graph, const OpEvaluator& evaluator);
+// linear: products with a constant matrix, dequantised or not, become linear layers; rows of one become embeddings.
+void form_linear_layers(Graph& graph);
+// recognize: normalisation, rotation and causal attention written out op by op become nodes.
+void recognize_composites(Graph& graph);
+// states: updates of a state become stores, and what leads to a store or an attention becomes one Heads node.
+void form_states(Graph& graph);
+// fusion: biases, activations of gated pairs, residuals; linear layers with one input become one.
+void fuse(Graph& graph);
+
+// ---- helpers that passes share ----
+
+// A matrix value that is a constant or a dequantised constant, as [rows, columns]; nothing for others.
+std::optional<WeightSource> weight_of(const Graph& graph, ValueId value);
+// A constant or a host value of constants as an array; nothing for others.
+std::optional<NDArray> constant_array(const Graph& graph, ValueId value);
+// All elements of a small float constant, through casts.
+std::optional<std::vector<float>> float_elements(const Graph& graph, ValueId value);
+// The value behind casts between float types (and refinements of extents).
+ValueId strip_casts(const Graph& graph, ValueId value);
+
+// What a value is of a state: a part of one content.
+struct StateSlice {
+  ValueId content = kNoValue;
+  int state = -1;
+  std::vector<Expr> start, extent;  // over the axes of the state
+};
+std::optional<StateSlice> trace_state(Graph& graph, ValueId value);
+
+}  // namespace coreai::compiler

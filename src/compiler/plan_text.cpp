@@ -1,0 +1,175 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "coreai/base/error.h"
+#include "coreai/compiler/plan.h"
+
+namespace coreai::compiler {
+namespace {
+
+// What a step moves and computes for given extents.
+struct Cost {
+  std::int64_t weight_bytes = 0, read_bytes = 0, written_bytes = 0, multiply_adds = 0;
+};
+
+class Costs {
+ public:
+  Costs(const Plan& plan, std::span<const std::int64_t> extents) : plan_(plan), values_(plan.exprs.size()) {
+    plan.exprs.evaluate(extents, values_);
+  }
+
+  std::int64_t value(Expr e) const { return values_[static_cast<std::size_t>(e)]; }
+
+  Cost of(const Step& step) const {
+    Cost c;
+    const std::int64_t rows = value(step.rows);
+    std::visit([&](const auto& s) { add(c, s, rows); }, step.body);
+    return c;
+  }
+
+ private:
+  static std::int64_t bytes(const NDArray& a) { return static_cast<std::int64_t>(a.byte_size()); }
+
+  static std::int64_t bytes(const WeightSource& w) {
+    // The selected rows' share of data, scales and offsets.
+    std::int64_t all = bytes(w.data);
+    for (const auto& part : {w.scale, w.zero, w.offset}) {
+      if (part) all += bytes(*part);
+    }
+    const std::int64_t total_rows = w.transposed ? w.data.shape()[1] : w.data.shape()[0];
+    return total_rows ? all / total_rows * w.rows : 0;
+  }
+
+  void add(Cost& c, const EmbeddingStep& s, std::int64_t rows) const {
+    const WeightSource& w = plan_.weights[static_cast<std::size_t>(s.weight)][0];
+    c.weight_bytes = w.rows ? bytes(w) / w.rows * rows : 0;
+    c.read_bytes = rows * 4;
+    c.written_bytes = rows * s.out.width * 4;
+  }
+  void add(Cost& c, const NormStep& s, std::int64_t rows) const {
+    c.read_bytes = rows * s.in.width * (s.residual ? 8 : 4);
+    c.weight_bytes = static_cast<std::int64_t>(s.scale.size()) * 4;
+    c.written_bytes = rows * s.out.width * 4;
+  }
+  void add(Cost& c, const LinearStep& s, std::int64_t rows) const {
+    std::int64_t outputs = 0;
+    for (const WeightSource& w : plan_.weights[static_cast<std::size_t>(s.weight)]) {
+      c.weight_bytes += bytes(w);
+      outputs += w.rows;
+    }
+    c.read_bytes = rows * s.in.width * 4 + (s.residual ? rows * s.out.width * 4 : 0);
+    c.written_bytes = rows * s.out.width * 4;
+    c.multiply_adds = rows * s.in.width * outputs;
+  }
+  void add(Cost& c, const RopeTableStep& s, std::int64_t rows) const {
+    c.read_bytes = rows * 4;
+    c.written_bytes = rows * static_cast<std::int64_t>(s.inverse_frequencies.size()) * 8;
+  }
+  void add(Cost& c, const HeadsStep& s, std::int64_t rows) const {
+    for (const HeadTask& t : s.tasks) {
+      c.read_bytes += rows * t.in.width * 4;
+      c.written_bytes += rows * t.heads * t.head_dim * (t.state < 0 ? 4 : 2);
+    }
+  }
+  void add(Cost& c, const AttentionStep& s, std::int64_t rows) const {
+    const std::int64_t length = s.window > 0 ? std::min(value(s.length), s.window + rows) : value(s.length);
+    c.read_bytes = rows * s.query.width * 4 + 2 * length * s.kv_heads * s.head_dim * 2;
+    c.written_bytes = rows * s.out.width * 4;
+    c.multiply_adds = 2 * rows * s.heads * s.head_dim * length;
+  }
+  void add(Cost& c, const CopyStep& s, std::int64_t) const {
+    std::int64_t n = 1;
+    for (Expr e : s.in.extents) n *= value(e);
+    c.read_bytes = n * dtype_bits(plan_.buffers[static_cast<std::size_t>(s.in.buffer)].dtype) / 8;
+    c.written_bytes = n * dtype_bits(plan_.buffers[static_cast<std::size_t>(s.out.buffer)].dtype) / 8;
+  }
+  void add(Cost& c, const GenericStep& s, std::int64_t) const {
+    for (const auto& [operands, total] :
+         {std::pair{&s.inputs, &c.read_bytes}, std::pair{&s.outputs, &c.written_bytes}}) {
+      for (const GenericOperand& o : *operands) {
+        std::int64_t n = 1;
+        for (Expr e : o.shape) n *= value(e);
+        *total += static_cast<std::int64_t>(dtype_bytes(o.dtype, static_cast<std::uint64_t>(n)));
+      }
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<std::int64_t> values_;
+};
+
+std::string detail(const Step& step) {
+  if (const auto* s = std::get_if<LinearStep>(&step.body)) {
+    return fmt::format("{} -> {}{}{}", s->in.width, s->out.width, s->bias.empty() ? "" : " + bias",
+                       s->residual ? " + residual" : "");
+  }
+  if (const auto* s = std::get_if<NormStep>(&step.body))
+    return fmt::format("{}{}", s->in.width, s->residual ? " + residual" : "");
+  if (const auto* s = std::get_if<AttentionStep>(&step.body)) {
+    return fmt::format("layer {}, {}/{} heads of {}{}", s->layer, s->heads, s->kv_heads, s->head_dim,
+                       s->window ? fmt::format(", window {}", s->window) : "");
+  }
+  if (const auto* s = std::get_if<HeadsStep>(&step.body)) {
+    std::string text;
+    for (const HeadTask& t : s->tasks) {
+      text += fmt::format("{}{}{}{}{}", text.empty() ? "" : "; ", t.heads, t.norm_scale.empty() ? "" : " norm",
+                          t.rope_table < 0 ? "" : " rope", t.state < 0 ? "" : fmt::format(" -> state {}", t.state));
+    }
+    return text;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string to_text(const Plan& plan, std::span<const std::int64_t> extents, bool json) {
+  if (extents.size() != plan.exprs.symbol_count()) {
+    std::string names;
+    for (std::size_t i = 0; i < plan.exprs.symbol_count(); ++i) names += (i ? ", " : "") + plan.exprs.symbol_name(i);
+    throw InvalidArgumentError(
+        fmt::format("{} extents given, the plan has {}", extents.size(), plan.exprs.symbol_count()), "plan",
+        "Give one for each of: " + names);
+  }
+  const Costs costs(plan, extents);
+  Cost total;
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  std::string text = fmt::format("{:>4}  {:<14} {:<34} {:>6} {:>12} {:>12} {:>12} {:>14}\n", "step", "kernel", "",
+                                 "rows", "weights", "read", "written", "multiply-adds");
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    const Cost c = costs.of(step);
+    total.weight_bytes += c.weight_bytes, total.read_bytes += c.read_bytes, total.written_bytes += c.written_bytes,
+        total.multiply_adds += c.multiply_adds;
+    text += fmt::format("{:>4}  {:<14} {:<34} {:>6} {:>12} {:>12} {:>12} {:>14}\n", i, step.name, detail(step),
+                        costs.value(step.rows), c.weight_bytes, c.read_bytes, c.written_bytes, c.multiply_adds);
+    steps.push_back({{"kernel", step.name},
+                     {"detail", detail(step)},
+                     {"rows", costs.value(step.rows)},
+                     {"last_rows", step.last_rows},
+                     {"weight_bytes", c.weight_bytes},
+                     {"read_bytes", c.read_bytes},
+                     {"written_bytes", c.written_bytes},
+                     {"multiply_adds", c.multiply_adds}});
+  }
+  text += fmt::format("{:>4}  {:<14} {:<34} {:>6} {:>12} {:>12} {:>12} {:>14}\n", "", "total", "", "",
+                      total.weight_bytes, total.read_bytes, total.written_bytes, total.multiply_adds);
+  if (!json) {
+    for (const Guard& g : plan.guards)
+      text += fmt::format("holds while {} >= 0 ({})\n", plan.exprs.text(g.nonnegative), g.reason);
+    return text;
+  }
+  nlohmann::ordered_json guards = nlohmann::ordered_json::array();
+  for (const Guard& g : plan.guards)
+    guards.push_back({{"nonnegative", plan.exprs.text(g.nonnegative)}, {"reason", g.reason}});
+  return nlohmann::ordered_json{{"steps", steps},
+                                {"guards", guards},
+                                {"total",
+                                 {{"weight_bytes", total.weight_bytes},
+                                  {"read_bytes", total.read_bytes},
+                                  {"written_bytes", total.written_bytes},
+                                  {"multiply_adds", total.multiply_adds}}}}
+      .dump(2);
+}
+
+}  // namespace coreai::compiler

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "compiler/graph.h"
+
+namespace coreai::compiler {
+
+struct ScheduleOptions {
+  bool views = true;  // off: movement operations are copied by the reference kernels
+};
+
+// Turns the graph into steps over buffers. Throws NotPlannable.
+Plan schedule(Graph graph, const ScheduleOptions& options);
+
+// rows: marks the steps after the last one that every row needs, so that a call can compute only its last rows.
+void limit_rows(Plan& plan);
+// memory: gives arena buffers that never live together one slot.
+void assign_slots(Plan& plan, bool share);
+
+// Buffers that a step reads and writes.
+struct StepBuffers {
+  std::vector<int> reads, writes;
+};
+StepBuffers buffers_of(const Step& step);
+
+}  // namespace coreai::compiler
