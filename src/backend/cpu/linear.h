@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "backend/cpu/isa.h"
@@ -21,8 +22,8 @@ inline constexpr std::size_t kPackAlignment = 64;  // of packed matrices and of 
 // A matrix W[n, k] (n outputs, k inputs), value = scale * (data - offset1) + offset2, evaluated in f32.
 // Spans need no alignment. Scales and offsets are row-major [n / rows_per_scale, k / block].
 struct MatrixSource {
-  DType dtype = DType::kF32;        // ui1 ui2 ui3 ui4 ui6 ui8, si2 si4 si8, f16, bf16, f32
-  std::span<const std::byte> data;  // row-major [n, k]; sub-byte elements are one stream of bits, LSB first
+  DType dtype = DType::kF32;             // ui1 ui2 ui3 ui4 ui6 ui8, si2 si4 si8, f16, bf16, f32
+  std::span<const std::byte> data = {};  // row-major [n, k]; sub-byte elements are one stream of bits, LSB first
   std::int64_t n = 0;
   std::int64_t k = 0;
   bool transposed = false;  // data is [k, n]; whole-byte types without scales only
@@ -30,10 +31,10 @@ struct MatrixSource {
   std::int64_t block = 0;           // columns that share a scale; 0: value = data
   std::int64_t rows_per_scale = 1;  // rows that share a scale; n for one scale per tensor
   DType scale_dtype = DType::kF32;  // f16, bf16 or f32
-  std::span<const std::byte> scale;
-  std::span<const std::byte> offset1;  // of the data's dtype and packing; empty: zero
-  DType offset2_dtype = DType::kF32;   // f16, bf16 or f32
-  std::span<const std::byte> offset2;  // empty: zero
+  std::span<const std::byte> scale = {};
+  std::span<const std::byte> offset1 = {};  // of the data's dtype and packing; empty: zero
+  DType offset2_dtype = DType::kF32;        // f16, bf16 or f32
+  std::span<const std::byte> offset2 = {};  // empty: zero
 
   std::int64_t row_begin = 0;  // rows [row_begin, row_end) are taken
   std::int64_t row_end = -1;   // -1: n
@@ -74,16 +75,17 @@ class PackPlan {
   void pack_panels(std::byte* out, std::int64_t panel_begin, std::int64_t panel_end) const;
 
  private:
-  struct Range {  // packed rows [begin, begin + source rows) come from one source
-    std::int64_t begin;
-    std::size_t source;
+  struct Located {
+    const MatrixSource* source;  // null: a padding row
+    std::int64_t row;
   };
   void choose_kind();
   void choose_layout();
-  void pack_panel(std::byte* out, std::int64_t panel) const;
-  void pack_integer_panel(std::byte* out, std::int64_t first_row, std::int64_t stride) const;
-  void pack_float_panel(std::byte* out, std::int64_t first_row) const;
   std::int64_t source_row(std::int64_t panel, std::int64_t row) const;
+  Located locate(std::int64_t row) const;
+  void pack_integer_panel(std::byte* out, std::int64_t panel, std::span<std::byte> scratch) const;
+  void pack_float_panel(std::byte* out, std::int64_t panel, std::span<std::byte> scratch) const;
+  std::byte* write_scales(std::byte* out, const Located* rows, std::int64_t column) const;
 
   std::vector<MatrixSource> sources_;
   std::vector<std::int64_t> first_row_;  // of each source, in the concatenated matrix
@@ -117,6 +119,7 @@ class PackedMatrix {
   // Units of work: each gives kPanelRows columns of y (the last one perhaps fewer).
   std::int64_t units() const { return (outputs() + kPanelRows - 1) / kPanelRows; }
   std::size_t unit_bytes() const { return gate_up_ ? 2 * panel_bytes_ : panel_bytes_; }
+  std::size_t panel_bytes() const { return panel_bytes_; }
   // True when activations must be quantised first (integer weights).
   bool takes_digits() const { return kind_ == WeightKind::kU4 || kind_ == WeightKind::kU8; }
 
