@@ -40,15 +40,28 @@ std::uint64_t stored_bytes(const Op& constant) {
   return 0;
 }
 
+// "primitive.reshape_v2" counts as "reshape", as the reference's summary names it.
+std::string counted_name(std::string_view disk_name) {
+  disk_name.remove_prefix(disk_name.rfind('.') + 1);
+  return std::string(disk_name.substr(0, disk_name.rfind("_v")));
+}
+
+// What holds or ends other operations is not counted.
+bool is_counted(OpCode code) {
+  return code != OpCode::kGraph && code != OpCode::kNamespace && code != OpCode::kOutput && code != OpCode::kYield;
+}
+
 class Counter {
  public:
   explicit Counter(AIModelAssetSummary& summary) : summary_(summary) {}
 
   void count(const Block& block, bool in_decomposition) {
     for (const auto& op : block.ops) {
-      const std::string name(op->info().disk_name);
-      ++summary_.operation_distribution[name];
-      if (!in_decomposition) ++summary_.top_level_operations[name];
+      if (is_counted(op->code)) {
+        const std::string name = counted_name(op->info().disk_name);
+        ++summary_.operation_distribution[name];
+        if (!in_decomposition) ++summary_.top_level_operations[name];
+      }
       if (op->code == OpCode::kConstant) add_constant(*op);
       for (const ir::Region& region : op->regions) {
         for (const auto& inner : region.blocks) count(*inner, in_decomposition || op->info().decomposable);
