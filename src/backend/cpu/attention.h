@@ -56,24 +56,32 @@ struct AttentionPlan {
   int join_chunks = 0;
   std::int64_t blocks = 0;            // blocks of 256 positions of the call
   std::int64_t blocks_per_chunk = 0;  // split
-  std::int64_t queries_per_tile = 0;  // not split
-  std::size_t partial_floats = 0;     // split: size of the shared partial results
-  std::size_t scratch_bytes = 0;      // private memory per worker, 64-byte aligned
+  std::int64_t queries_per_tile = 0;
+  std::int64_t heads_per_tile = 0;  // a divisor of the group's heads
+  std::size_t partial_floats = 0;   // split: size of the shared partial results
+  std::size_t scratch_bytes = 0;    // private memory per worker, 64-byte aligned
 };
+
+inline constexpr std::int64_t kAttentionMaxDim = 512;
+inline constexpr std::int64_t kAttentionMaxRows = 72;  // rows of a chunk
 
 // Host arithmetic only. `threads` sets how finely the work is cut, never a bit of the result.
 AttentionPlan plan_attention(const AttentionArgs& args, int threads);
 
-// The rows that a chunk of an unsplit plan or a join chunk writes.
 struct AttentionRows {
   std::int64_t first_query, queries, first_head, heads;
 };
+// The rows of a chunk of step 1 (of a split plan: those it computes a part of), and of a join chunk.
 AttentionRows attention_rows_of(const AttentionArgs& args, const AttentionPlan& plan, int chunk);
+AttentionRows attention_join_rows_of(const AttentionArgs& args, const AttentionPlan& plan, int chunk);
 // The part of the partial results that a chunk of a split plan writes, in floats; one contiguous piece.
 struct AttentionPartialRange {
   std::size_t offset, count;
 };
 AttentionPartialRange attention_partial_of(const AttentionArgs& args, const AttentionPlan& plan, int chunk);
+
+// Floats of one block's partial result of `rows` rows.
+std::int64_t attention_partial_stride(std::int64_t rows, std::int64_t width);
 
 // Invariants (checked): extents fit, roles fit, 1 <= head_dim, value_dim <= 512, length <= positions of the buffers.
 void check_attention(const AttentionArgs& args);
@@ -85,7 +93,7 @@ struct AttentionKernels {
                std::int64_t out_head_stride, std::byte* scratch);
   // Split plan: writes attention_partial_of(chunk).count floats from `partial` on.
   void (*partial)(const AttentionArgs& args, const AttentionPlan& plan, int chunk, float* partial, std::byte* scratch);
-  // Split plan: joins the rows of attention_rows_of(chunk); `partials` is the whole shared array; out as for rows.
+  // Split plan: joins the rows of attention_join_rows_of(chunk); `partials` is the whole shared array; out as for rows.
   void (*join)(const AttentionArgs& args, const AttentionPlan& plan, int chunk, const float* partials, float* out,
                std::int64_t out_row_stride, std::int64_t out_head_stride);
 };

@@ -84,7 +84,7 @@ struct EwBinding {
 // Joins neighbouring dimensions that every array walks alike; call once per binding, before cutting. No allocation.
 void ew_collapse(const EwProgram& program, EwBinding& binding);
 // Work is cut in units: the pieces of at most kEwBlock elements of the last dimension, in row-major order.
-inline constexpr std::int64_t kEwBlock = 512;
+inline constexpr std::int64_t kEwBlock = 256;
 std::int64_t ew_units(const EwBinding& binding);
 // Units [begin, end). An output may be the very array of an input (same strides).
 using EwRun = void (*)(const EwProgram& program, const EwBinding& binding, std::int64_t begin, std::int64_t end);

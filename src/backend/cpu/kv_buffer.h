@@ -70,6 +70,8 @@ class KvBuffer {
 
  private:
   void add_blocks(std::int64_t count);
+  template <typename Fn>
+  void for_each_row(Fn&& fn) const;
   void check_range(std::int64_t layer, std::int64_t head, std::int64_t first, std::int64_t count) const;
 
   KvRole role_ = KvRole::kPlain;

@@ -65,6 +65,8 @@ enum class RopeForm : std::uint8_t {
 // The packed projection output to rotated q rows and to cache rows, in one pass:
 //   input row = [nq + nk + nv heads][head_dim]; q and k heads: norm (when a weight is given), then rotation of the
 //   first 2 * pairs dimensions (when cos is given); v heads as they are.
+inline constexpr std::int64_t kQkvMaxDim = 512;  // largest head_dim
+
 struct QkvArgs {
   const float* x = nullptr;
   std::int64_t x_row_stride = 0;
@@ -130,6 +132,8 @@ struct RowKernels {
 };
 const RowKernels& row_kernels(Isa isa);
 
+// Both rounded from f64; any finite x.
+void sin_cos(float x, float& sine, float& cosine);
 void rope_table(const RopeTableArgs& args, std::int64_t begin, std::int64_t end);
 
 // The k largest of n values with their indices, descending, the lower index first of ties; NaN counts as -inf.

@@ -1,0 +1,17 @@
+// The attention, row and element-wise kernels of one instruction-set level. The order of the includes matters: each
+// builds on those above.
+#include "backend/cpu/kernel_tables.h"
+#include "backend/cpu/simd_avx512.h"
+
+#include "backend/cpu/simd_math.h"
+
+#include "backend/cpu/attention_impl.h"
+#include "backend/cpu/row_impl.h"
+
+#include "backend/cpu/elementwise_impl.h"
+
+namespace coreai::cpu {
+
+const KernelTables kKernelsAvx512 = {kAttentionKernels, kRowKernels, elementwise_run};
+
+}  // namespace coreai::cpu
