@@ -1,0 +1,17 @@
+// The evaluator that compiler and interpreter share.
+#pragma once
+
+#include "coreai/compiler/op_evaluator.h"
+
+namespace coreai::cpu {
+
+class ReferenceEvaluator final : public compiler::OpEvaluator {
+ public:
+  bool supports(ir::OpCode code) const override;
+  std::vector<NDArray> evaluate(const ir::Op& op, std::span<const NDArray> inputs) const override;
+};
+
+// The one instance: it holds no state.
+const ReferenceEvaluator& reference_evaluator();
+
+}  // namespace coreai::cpu
