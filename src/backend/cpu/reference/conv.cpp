@@ -16,7 +16,8 @@ Triple spatial(const Shape& shape) {
 }
 
 // A stride, dilation or padding operand; `absent` stands for the depth of two-dimensional data.
-Triple triple_operand(const Call& call, std::size_t operand, std::size_t axes, std::int64_t absent, std::int64_t least) {
+Triple triple_operand(const Call& call, std::size_t operand, std::size_t axes, std::int64_t absent,
+                      std::int64_t least) {
   const std::vector<std::int64_t> values = int_list(call, operand);
   if (values.size() != axes) call.shape_error(fmt::format("operand {} needs {} elements", operand, axes));
   Triple result{absent, absent, absent};
@@ -58,8 +59,8 @@ void set_output(Convolution& c, std::size_t axes) {
 
 void check_groups(const Call& call, const Convolution& c) {
   if (c.groups < 1 || c.in_channels % c.groups != 0 || c.out_channels % c.groups != 0) {
-    call.shape_error(fmt::format("{} groups for {} input and {} output channels", c.groups, c.in_channels,
-                                 c.out_channels));
+    call.shape_error(
+        fmt::format("{} groups for {} input and {} output channels", c.groups, c.in_channels, c.out_channels));
   }
 }
 

@@ -23,9 +23,8 @@ void broadcast_runs(const Shape& a, const Shape& b, const Shape& out, F&& f) {
                                                             broadcast_strides(b, out)};
   const std::int64_t a_step = strides[1].back();
   const std::int64_t b_step = strides[2].back();
-  walk<3>(out, strides, [&](const std::array<std::int64_t, 3>& at, std::int64_t n) {
-    f(at[0], at[1], at[2], n, a_step, b_step);
-  });
+  walk<3>(out, strides,
+          [&](const std::array<std::int64_t, 3>& at, std::int64_t n) { f(at[0], at[1], at[2], n, a_step, b_step); });
 }
 
 template <typename R, typename T, typename F>
@@ -219,27 +218,30 @@ Results divide_kernel(const Call& call) {
 
 Results floor_divide_kernel(const Call& call) {
   return zip(call, []<typename T>(T a, T b) -> T {
-    if constexpr (std::is_floating_point_v<T>) return std::floor(a / b);
-    const T quotient = integer_quotient(a, b);
-    if constexpr (std::is_signed_v<T>) {
-      if (integer_remainder(a, b) != 0 && (a < 0) != (b < 0)) return quotient - 1;
+    if constexpr (std::is_floating_point_v<T>) {
+      return std::floor(a / b);
+    } else {
+      const T quotient = integer_quotient(a, b);
+      if (std::is_signed_v<T> && integer_remainder(a, b) != 0 && (a < T{0}) != (b < T{0})) return quotient - 1;
+      return quotient;
     }
-    return quotient;
   });
 }
 
 Results modulo_kernel(const Call& call) {
   return zip(call, []<typename T>(T a, T b) -> T {
-    if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
-    return integer_remainder(a, b);
+    if constexpr (std::is_floating_point_v<T>) {
+      return std::fmod(a, b);
+    } else {
+      return integer_remainder(a, b);
+    }
   });
 }
 
 Results pow_kernel(const Call& call) {
   if (complex_operands(call)) {
-    return zip_complex_values(call, [](Complex a, Complex b) {
-      return Complex(std::pow(std::complex<double>(a), std::complex<double>(b)));
-    });
+    return zip_complex_values(
+        call, [](Complex a, Complex b) { return Complex(std::pow(std::complex<double>(a), std::complex<double>(b))); });
   }
   return zip(call, []<typename T>(T a, T b) -> T {
     if constexpr (std::is_floating_point_v<T>) {
@@ -305,8 +307,8 @@ Results where_kernel(const Call& call) {
   walk<4>(shape, strides, [&](const std::array<std::int64_t, 4>& at, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) {
       const bool take_a = flags[at[1] + i * step[1]] != 0;
-      const std::byte* from = take_a ? from_a.data + (at[2] + i * step[2]) * bytes
-                                     : from_b.data + (at[3] + i * step[3]) * bytes;
+      const std::byte* from =
+          take_a ? from_a.data + (at[2] + i * step[2]) * bytes : from_b.data + (at[3] + i * step[3]) * bytes;
       copy_element(to + (at[0] + i) * bytes, from, width);
     }
   });

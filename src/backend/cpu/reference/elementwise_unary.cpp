@@ -66,8 +66,8 @@ Results map_any(const Call& call, F f) {
 
 }  // namespace
 
-#define COREAI_REAL_KERNEL(name, expression) \
-  Results name(const Call& call) {           \
+#define COREAI_REAL_KERNEL(name, expression)                      \
+  Results name(const Call& call) {                                \
     return map_floats(call, [](double x) { return expression; }); \
   }
 COREAI_REAL_KERNEL(acos_kernel, std::acos(x))
@@ -82,9 +82,9 @@ COREAI_REAL_KERNEL(sqrt_kernel, std::sqrt(x))
 COREAI_REAL_KERNEL(tanh_kernel, std::tanh(x))
 #undef COREAI_REAL_KERNEL
 
-#define COREAI_COMPLEX_KERNEL(name, function)                       \
-  Results name(const Call& call) {                                  \
-    return map_real_or_complex(                                     \
+#define COREAI_COMPLEX_KERNEL(name, function)                                                         \
+  Results name(const Call& call) {                                                                    \
+    return map_real_or_complex(                                                                       \
         call, [](double x) { return std::function(x); }, [](Complex x) { return std::function(x); }); \
   }
 COREAI_COMPLEX_KERNEL(cos_kernel, cos)

@@ -18,8 +18,8 @@ std::int64_t wrapped_index(const Call& call, std::int64_t index, std::int64_t ex
 
 // Indices [..., depth] into the leading axes of `shape`: the element offset of each indexed block.
 struct NdIndices {
-  Shape outer;              // index shape without its last axis
-  std::int64_t block = 1;   // elements of one indexed block
+  Shape outer;             // index shape without its last axis
+  std::int64_t block = 1;  // elements of one indexed block
   std::size_t depth = 0;
   std::vector<std::int64_t> offsets;
 };
@@ -117,7 +117,8 @@ bool keeps_old(const Call& call) {
   const ir::Block& block = call.op.regions[0].block();
   if (block.ops.empty()) return false;
   const ir::Op& last = block.terminator();
-  if (block.ops.size() != 1 || last.operands.size() != 1) call.unsupported("an update region may only yield an argument");
+  if (block.ops.size() != 1 || last.operands.size() != 1)
+    call.unsupported("an update region may only yield an argument");
   const ir::Value* yielded = last.operands[0];
   if (yielded->block != &block) call.unsupported("an update region may only yield an argument");
   return yielded->index == 0;
@@ -132,8 +133,8 @@ Results scatter_nd_kernel(const Call& call) {
   const NdIndices at = nd_indices(call, call.input(1), x.shape());
   const Shape wanted = joined(at.outer, x.shape(), at.depth);
   if (!(updates.shape() == wanted)) {
-    call.shape_error(fmt::format("the updates are [{}], the indices ask for [{}]", updates.shape().to_string(),
-                                 wanted.to_string()));
+    call.shape_error(
+        fmt::format("the updates are [{}], the indices ask for [{}]", updates.shape().to_string(), wanted.to_string()));
   }
   if (keeps_old(call)) return {x};
   RawOutput out(x);

@@ -10,10 +10,10 @@
 namespace coreai::cpu::reference {
 namespace {
 
-constexpr std::int64_t kRows = 4;     // rows of a tile: their accumulators and one row of b stay in registers
-constexpr std::int64_t kColumns = 8;  // columns of a tile: two SSE vectors
-constexpr std::int64_t kPanel = 256;  // depth of a packed block of b, 8 KiB
-constexpr std::int64_t kStrip = 2048; // columns of c that one row keeps in the first cache
+constexpr std::int64_t kRows = 4;      // rows of a tile: their accumulators and one row of b stay in registers
+constexpr std::int64_t kColumns = 8;   // columns of a tile: two SSE vectors
+constexpr std::int64_t kPanel = 256;   // depth of a packed block of b, 8 KiB
+constexpr std::int64_t kStrip = 2048;  // columns of c that one row keeps in the first cache
 
 // A tile of c, summed on top of what it holds; `panel` is [depth, kColumns].
 template <std::int64_t R>

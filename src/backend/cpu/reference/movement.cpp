@@ -31,7 +31,8 @@ std::size_t whole_from(const Shape& source, const AxisMaps& maps) {
   std::size_t axis = maps.size();
   while (axis > 0) {
     const std::vector<std::int64_t>& map = maps[axis - 1];
-    if (static_cast<std::int64_t>(map.size()) != source[axis - 1] || (!map.empty() && map[0] != 0) || !is_run(map)) break;
+    if (static_cast<std::int64_t>(map.size()) != source[axis - 1] || (!map.empty() && map[0] != 0) || !is_run(map))
+      break;
     --axis;
   }
   return axis;
@@ -437,7 +438,8 @@ Results reverse_kernel(const Call& call) {
   const NDArray& x = call.input(0);
   AxisMaps maps;
   for (const std::int64_t dim : x.shape()) maps.push_back(iota(dim));
-  for (const std::size_t axis : axis_list(call, 1, x.shape().rank())) std::reverse(maps[axis].begin(), maps[axis].end());
+  for (const std::size_t axis : axis_list(call, 1, x.shape().rank()))
+    std::reverse(maps[axis].begin(), maps[axis].end());
   return {remap(x, x.shape(), maps)};
 }
 
@@ -483,7 +485,8 @@ Results pad_kernel(const Call& call) {
   for (std::size_t d = 0; d < rank; ++d) {
     const std::int64_t before = non_negative(call, padding[2 * d], "a padding");
     const std::int64_t after = non_negative(call, padding[2 * d + 1], "a padding");
-    if (before > (std::int64_t{1} << 40) || after > (std::int64_t{1} << 40)) call.shape_error("the padding is too large");
+    if (before > (std::int64_t{1} << 40) || after > (std::int64_t{1} << 40))
+      call.shape_error("the padding is too large");
     dims[d] = x.shape()[d] + before + after;
   }
   const Shape shape = checked_shape(call, dims);
@@ -516,7 +519,8 @@ Results range_kernel(const Call& call) {
     } else {
       const bool up = step > T{0};
       if (up ? stop > start : stop < start) {
-        const auto distance = static_cast<std::uint64_t>(up ? stop : start) - static_cast<std::uint64_t>(up ? start : stop);
+        const auto distance =
+            static_cast<std::uint64_t>(up ? stop : start) - static_cast<std::uint64_t>(up ? start : stop);
         const std::uint64_t stride = up ? static_cast<std::uint64_t>(step) : 0 - static_cast<std::uint64_t>(step);
         length = static_cast<double>((distance - 1) / stride + 1);
       }

@@ -106,8 +106,9 @@ Results quantize_with(const Call& call, bool has_offset2) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t k = p.index(i);
     double q = (values[i] - at(p.offset2, k)) / at(p.scale, k);
-    if (in_f32) q = static_cast<double>(static_cast<float>(static_cast<float>(values[i] - at(p.offset2, k)) /
-                                                           static_cast<float>(at(p.scale, k))));
+    if (in_f32)
+      q = static_cast<double>(
+          static_cast<float>(static_cast<float>(values[i] - at(p.offset2, k)) / static_cast<float>(at(p.scale, k))));
     // Rounding belongs to integer codes; a float code is rounded by its format.
     if (is_integer(to)) q = std::nearbyint(q);
     q += at(p.offset1, k);
@@ -185,7 +186,8 @@ Results blockwise(const Call& call, bool has_offset2) {
       const auto k = static_cast<std::size_t>(base + b);
       const float s = scale[k], o1 = offset1[k], o2 = static_cast<float>(offset2[k]);
       const auto from = row + static_cast<std::size_t>(b * block[last]);
-      for (std::size_t i = from; i < from + static_cast<std::size_t>(block[last]); ++i) out[i] = s * (data[i] - o1) + o2;
+      for (std::size_t i = from; i < from + static_cast<std::size_t>(block[last]); ++i)
+        out[i] = s * (data[i] - o1) + o2;
     }
     for (std::size_t d = last; d-- > 0;) {
       if (++index[d] < shape[d]) break;

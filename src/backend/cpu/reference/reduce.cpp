@@ -52,7 +52,7 @@ Results reduce_with(const Call& call, I init, F f) {
   const Plan plan = make_plan(call);
   return with_compute_type(call, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Results {
     const Elements<T> in(x);
-    return {stored(x.dtype(), plan.out, fold<T>(plan, x.shape(), in, init.template operator()<T>(x.dtype()), f))};
+    return { stored(x.dtype(), plan.out, fold<T>(plan, x.shape(), in, init.template operator()<T>(x.dtype()), f)) };
   });
 }
 
