@@ -1,0 +1,30 @@
+// Runs a function op by op on the interpreter.
+#pragma once
+
+#include "backend/cpu/reference/interpreter.h"
+#include "runtime/function_executor.h"
+
+namespace coreai::detail {
+
+class ReferenceExecutor final : public FunctionExecutor {
+ public:
+  // `reason` says why the function runs op by op.
+  ReferenceExecutor(std::shared_ptr<const ir::Module> module, const ir::Graph& graph, FunctionDescriptor descriptor,
+                    std::string reason);
+
+  std::unique_ptr<StateImpl> make_state(std::size_t index, const Shape& shape) const override;
+  std::unique_ptr<Workspace> make_workspace() const override;
+  void run(Workspace& workspace, const RunRequest& request) const override;
+  std::string plan_text(std::span<const std::int64_t> extents, bool json) const override;
+  std::string kind() const override { return reason_; }
+
+ private:
+  std::shared_ptr<const ir::Module> module_;
+  ir::Graph graph_;
+  FunctionDescriptor descriptor_;
+  std::string reason_;
+  cpu::Interpreter interpreter_;
+  std::vector<bool> argument_is_state_, result_is_token_;
+};
+
+}  // namespace coreai::detail
