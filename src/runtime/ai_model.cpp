@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "coreai/base/error.h"
-#include "coreai/ir/verifier.h"
 #include "runtime/impl.h"
 
 namespace coreai {
@@ -19,7 +18,6 @@ std::shared_ptr<detail::ModelImpl> specialise(std::unique_ptr<ir::Module> module
                            "Use ComputeUnitKind::kCpu");
   }
   if (!module) throw InvalidArgumentError("there is no program", "AIModel::from_module");
-  ir::verify(*module);
   auto model = std::make_shared<detail::ModelImpl>();
   model->module = std::move(module);
   model->options = options;

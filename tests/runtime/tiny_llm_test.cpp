@@ -1,0 +1,134 @@
+// The small language model of tests/fixtures against an independent forward pass in NumPy.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "coreai/base/error.h"
+#include "coreai/base/mapped_file.h"
+#include "coreai/base/npy.h"
+#include "coreai/runtime/ai_model.h"
+
+namespace coreai {
+namespace {
+
+const std::filesystem::path kFolder = std::filesystem::path(COREAI_FIXTURE_DIR) / "tiny_llm";
+
+struct Form {
+  std::string name, asset;
+  double tolerance;
+};
+
+// One sequence: the function with its states.
+class Sequence {
+ public:
+  explicit Sequence(const InferenceFunction& function, std::int64_t capacity = 128)
+      : call_(function.make_invocation()) {
+    for (const ValueDescriptor& state : function.descriptor().states) {
+      Shape shape = state.shape;
+      for (std::size_t d = 0; d < shape.rank(); ++d) {
+        if (shape[d] == kDynamic) shape[d] = capacity;
+      }
+      states_.push_back(function.make_state(state.name, shape));
+    }
+    for (std::size_t i = 0; i < states_.size(); ++i) call_.set_state(i, states_[i]);
+  }
+
+  // Appends tokens; the logits of the last `rows` of them (-1: all), row by row.
+  std::vector<float> step(const std::vector<std::int32_t>& ids, std::int64_t rows = -1) {
+    length_ += ids.size();
+    std::vector<std::int32_t> positions(length_);
+    std::iota(positions.begin(), positions.end(), 0);
+    const auto row = [](const std::vector<std::int32_t>& values) {
+      return NDArray::from<std::int32_t>(DType::kSI32, {1, static_cast<std::int64_t>(values.size())}, values);
+    };
+    call_.set_input(0, row(ids));
+    call_.set_input(1, row(positions));
+    call_.set_last_rows(0, rows);
+    call_.run();
+    const NDArray& logits = call_.output(0);
+    std::vector<double> wide(static_cast<std::size_t>(logits.element_count()));
+    read_as_f64(logits, wide);
+    return {wide.begin(), wide.end()};
+  }
+
+ private:
+  Invocation call_;
+  std::vector<State> states_;
+  std::size_t length_ = 0;
+};
+
+class TinyLlm : public testing::TestWithParam<Form> {
+ protected:
+  static InferenceFunction function() {
+    SpecializationOptions options;
+    options.precision = Precision::kStrict;
+    return AIModel::load(kFolder / GetParam().name / GetParam().asset, options).load_function();
+  }
+};
+
+nlohmann::json golden() {
+  return nlohmann::json::parse(read_text_file(kFolder / "golden.json"));
+}
+
+double worst(const std::vector<float>& got, const NDArray& want) {
+  std::vector<double> values(static_cast<std::size_t>(want.element_count()));
+  read_as_f64(want, values);
+  if (got.size() != values.size()) return INFINITY;
+  double error = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double difference = std::fabs(static_cast<double>(got[i]) - values[i]);
+    error = std::isnan(difference) ? INFINITY : std::max(error, difference);
+  }
+  return error;
+}
+
+TEST_P(TinyLlm, LogitsFollowTheIndependentForwardPass) {
+  const nlohmann::json first = golden()["cases"][0];
+  Sequence sequence(function());
+  const auto prompt = first["prompt_ids"].get<std::vector<std::int32_t>>();
+  const auto greedy = first["greedy_ids"].get<std::vector<std::int32_t>>();
+  const double prefill = worst(sequence.step(prompt), read_npy(kFolder / "logits_numpy_f32_prefill.npy"));
+  std::vector<float> decoded;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::vector<float> row = sequence.step({greedy[i]});
+    decoded.insert(decoded.end(), row.begin(), row.end());
+  }
+  const double decode = worst(decoded, read_npy(kFolder / "logits_numpy_f32_decode4.npy"));
+  RecordProperty("prefill_error", std::to_string(prefill));
+  RecordProperty("decode_error", std::to_string(decode));
+  EXPECT_LE(prefill, GetParam().tolerance);
+  EXPECT_LE(decode, GetParam().tolerance);
+}
+
+TEST_P(TinyLlm, GreedyTokensAreTheGoldenOnes) {
+  if (GetParam().name == "f16") GTEST_SKIP() << "f16 rounding may turn a close choice";
+  const InferenceFunction decoder = function();
+  const nlohmann::json all = golden();
+  ASSERT_EQ(all["cases"].size(), 5u);
+  for (const nlohmann::json& item : all["cases"]) {
+    Sequence sequence(decoder, 256);
+    std::vector<std::int32_t> tokens = item["prompt_ids"].get<std::vector<std::int32_t>>();
+    std::vector<std::int32_t> got;
+    const auto want = item["greedy_ids"].get<std::vector<std::int32_t>>();
+    while (got.size() < want.size()) {
+      const std::vector<float> logits = sequence.step(tokens, 1);
+      ASSERT_EQ(logits.size(), 512u);
+      got.push_back(static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+      tokens = {got.back()};
+    }
+    EXPECT_EQ(got, want) << item["user"];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, TinyLlm,
+                         testing::Values(Form{"f32", "tiny-llama-random-f32.aimodel", 1e-3},
+                                         Form{"q4", "tiny-llama-random-q4.aimodel", 1e-3},
+                                         Form{"f32_composites", "tiny-llama-random-f32.aimodel", 1e-3},
+                                         Form{"f16", "tiny-llama-random-f16.aimodel", 0.45}),
+                         [](const auto& form) { return form.param.name; });
+
+}  // namespace
+}  // namespace coreai
