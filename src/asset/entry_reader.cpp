@@ -61,6 +61,15 @@ void EntryReader::require_decodable(const Entry& entry, const ByteCursor& at, co
   }
 }
 
+template <typename Ref>
+Ref EntryReader::accept(Ref entry, const ByteCursor& at) const {
+  if (entry->extent().depth > kMaxDepth) at.fail(fmt::format("attributes and types nest deeper than {}", kMaxDepth));
+  if (entry->extent().nodes > kMaxNodes) {
+    at.fail(fmt::format("an attribute or type has more than {} parts when written out", kMaxNodes));
+  }
+  return entry;
+}
+
 AttrRef EntryReader::attribute(std::uint64_t index, const ByteCursor& at) {
   if (index >= attributes_.size()) at.fail(fmt::format("attribute {} of {} does not exist", index, attributes_.size()));
   const auto i = static_cast<std::size_t>(index);
@@ -77,7 +86,7 @@ AttrRef EntryReader::attribute(std::uint64_t index, const ByteCursor& at) {
                            "The asset is newer than this program: update it");
   }
   std::vector<ir::Field> values = fields(*info, cursor);
-  attributes_[i] = context_.attribute(static_cast<AttrCode>(code), std::move(values));
+  attributes_[i] = accept(context_.attribute(static_cast<AttrCode>(code), std::move(values)), cursor);
   return attributes_[i];
 }
 
@@ -97,7 +106,7 @@ TypeRef EntryReader::type(std::uint64_t index, const ByteCursor& at) {
                            "The asset is newer than this program: update it");
   }
   std::vector<ir::Field> values = fields(*info, cursor);
-  types_[i] = context_.type(static_cast<TypeCode>(code), std::move(values));
+  types_[i] = accept(context_.type(static_cast<TypeCode>(code), std::move(values)), cursor);
   return types_[i];
 }
 

@@ -17,12 +17,16 @@ class EntryReader {
   ir::AttrRef location(std::uint64_t index, const ByteCursor& at);
 
  private:
-  // Entries may refer forward, so a file can nest them without end or in a circle.
+  // Entries refer to each other in any order, so a file can nest them without end, in a circle, or share parts so that
+  // their text would be larger than any memory. Genuine files stay below depth 20.
   static constexpr int kMaxDepth = 200;
+  static constexpr std::uint64_t kMaxNodes = std::uint64_t{1} << 22;
   struct Visit;  // marks an entry as being decoded
 
   ByteCursor payload(const Entry& entry) const;
   void require_decodable(const Entry& entry, const ByteCursor& at, const char* what) const;
+  template <typename Ref>
+  Ref accept(Ref entry, const ByteCursor& at) const;
   std::vector<ir::Field> fields(const ir::CodeInfo& info, ByteCursor& cursor);
   ir::Field field(ir::FieldKind kind, const std::vector<ir::Field>& before, ByteCursor& cursor);
   std::vector<std::uint64_t> ap_words(std::uint64_t width, ByteCursor& cursor) const;

@@ -1,5 +1,6 @@
 #include "coreai/ir/context.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -91,6 +92,27 @@ void check_fields(const CodeInfo& info, std::span<const Field> fields) {
   for (std::size_t i = 0; i < fields.size(); ++i) COREAI_INVARIANT(holds(info.fields[i].kind, fields[i]));
 }
 
+template <typename Ref>
+void add_part(Extent& extent, Ref part) {
+  extent.depth = std::max(extent.depth, part->extent().depth + 1);
+  extent.nodes = std::min(extent.nodes + part->extent().nodes, Extent::kMaxNodes);
+}
+
+Extent extent_of(std::span<const Field> fields) {
+  Extent extent;
+  for (const Field& field : fields) {
+    if (const auto* attribute = std::get_if<AttrRef>(&field)) add_part(extent, *attribute);
+    if (const auto* type = std::get_if<TypeRef>(&field)) add_part(extent, *type);
+    if (const auto* list = std::get_if<std::vector<AttrRef>>(&field)) {
+      for (const AttrRef attribute : *list) add_part(extent, attribute);
+    }
+    if (const auto* list = std::get_if<std::vector<TypeRef>>(&field)) {
+      for (const TypeRef type : *list) add_part(extent, type);
+    }
+  }
+  return extent;
+}
+
 }  // namespace
 
 struct Context::Tables {
@@ -110,6 +132,7 @@ AttrRef Context::attribute(AttrCode code, std::vector<Field> fields) {
   candidate.fields_ = std::move(fields);
   const auto found = tables_->attribute_set.find(&candidate);
   if (found != tables_->attribute_set.end()) return *found;
+  candidate.extent_ = extent_of(candidate.fields_);
   tables_->attributes.push_back(std::move(candidate));
   const AttrRef stored = &tables_->attributes.back();
   tables_->attribute_set.insert(stored);
@@ -123,6 +146,7 @@ TypeRef Context::type(TypeCode code, std::vector<Field> fields) {
   candidate.fields_ = std::move(fields);
   const auto found = tables_->type_set.find(&candidate);
   if (found != tables_->type_set.end()) return *found;
+  candidate.extent_ = extent_of(candidate.fields_);
   candidate.dtype_ = dtype_of(code);
   if (candidate.is_tensor()) {
     candidate.shape_ = Shape(candidate.field<std::vector<std::int64_t>>(0));

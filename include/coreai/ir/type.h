@@ -83,6 +83,13 @@ const CodeInfo& type_info(TypeCode code);
 const CodeInfo* find_attr_info(std::uint64_t code);  // null for a code that does not exist
 const CodeInfo* find_type_info(std::uint64_t code);
 
+// How large an attribute or type is when it is written out: shared parts count each time they occur.
+struct Extent {
+  std::uint32_t depth = 1;
+  std::uint64_t nodes = 1;  // saturates at kMaxNodes
+  static constexpr std::uint64_t kMaxNodes = std::uint64_t{1} << 40;
+};
+
 class Attribute {
  public:
   AttrCode code() const { return code_; }
@@ -100,11 +107,13 @@ class Attribute {
   std::span<const AttrRef> as_array() const;  // serialization.array
   std::uint64_t as_enum() const;              // an attribute whose one field is an enum
   bool is(AttrCode code) const { return code_ == code; }
+  const Extent& extent() const { return extent_; }
 
  private:
   friend class Context;
   AttrCode code_{};
   std::vector<Field> fields_;
+  Extent extent_;
 };
 
 class Type {
@@ -125,11 +134,13 @@ class Type {
   const Shape& shape() const;
   AttrRef encoding() const;  // null when there is none
   TypeRef handle_inner() const;
+  const Extent& extent() const { return extent_; }
 
  private:
   friend class Context;
   TypeCode code_{};
   std::vector<Field> fields_;
+  Extent extent_;
   std::optional<DType> dtype_;  // of tensors and element types
   Shape shape_;                 // of tensors
 };
