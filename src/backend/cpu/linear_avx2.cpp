@@ -53,6 +53,80 @@ struct Avx2 {
     return static_cast<std::uint32_t>(_mm_cvtsi128_si32(four));
   }
 
+  // 32 integers of 32 bits, each within 16 bits, to 2 x 16 in order.
+  static COREAI_ALWAYS_INLINE __m256i narrow(__m256i a, __m256i b) {
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
+  }
+  // The low bytes of 2 x 16 words, in order.
+  static COREAI_ALWAYS_INLINE __m256i low_bytes(__m256i a, __m256i b) {
+    const __m256i mask = _mm256_set1_epi16(255);
+    return _mm256_permute4x64_epi64(_mm256_packus_epi16(_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)), 0xd8);
+  }
+  static COREAI_ALWAYS_INLINE std::int32_t sum_words(__m256i words) {
+    const __m256i pairs = _mm256_madd_epi16(words, _mm256_set1_epi16(1));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1));
+    return _mm_cvtsi128_si32(four);
+  }
+  // Columns 0 1 2 3 of each four to 0 2 1 3.
+  static COREAI_ALWAYS_INLINE void store_words(std::int16_t* out, __m256i words) {
+    const __m256i order = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), order);
+  }
+  static COREAI_ALWAYS_INLINE void store_bytes(std::int8_t* out, __m256i bytes) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), bytes);
+  }
+
+  template <int D>
+  static COREAI_ALWAYS_INLINE void encode(const std::int32_t* q, std::int8_t* digits, std::int16_t* words,
+                                          BlockSums& sums) {
+    __m256i value[4];
+    for (int i = 0; i < 4; ++i) value[i] = load_bytes(reinterpret_cast<const std::byte*>(q + 8 * i));
+    if (D == 3) {
+      __m256i low[4];
+      for (int i = 0; i < 4; ++i) {
+        low[i] = _mm256_srai_epi32(_mm256_slli_epi32(value[i], 24), 24);
+        value[i] = _mm256_srai_epi32(_mm256_add_epi32(value[i], _mm256_set1_epi32(128)), 8);
+      }
+      const __m256i first = narrow(low[0], low[1]);
+      const __m256i second = narrow(low[2], low[3]);
+      store_bytes(digits + 64, low_bytes(first, second));
+      store_words(words + 32, first);
+      store_words(words + 48, second);
+      sums.low[0] = sum_words(first);
+      sums.low[1] = sum_words(second);
+    }
+    const __m256i first = narrow(value[0], value[1]);
+    const __m256i second = narrow(value[2], value[3]);
+    store_words(words, first);
+    store_words(words + 16, second);
+    sums.high[0] = sum_words(first);
+    sums.high[1] = sum_words(second);
+    if (D == 1) {
+      store_bytes(digits, low_bytes(first, second));
+      return;
+    }
+    const __m256i half = _mm256_set1_epi16(128);  // the limit leaves room for it
+    store_bytes(digits, low_bytes(_mm256_srai_epi16(_mm256_add_epi16(first, half), 8),
+                                  _mm256_srai_epi16(_mm256_add_epi16(second, half), 8)));
+    store_bytes(digits + 32, low_bytes(first, second));
+  }
+
+  // Without it the memory's latency is not hidden on Zen 3: 68 % of the read rate instead of 100 %.
+  static constexpr int kPrefetchAhead = 4096;
+
+  // Product and sum in one piece: left alone, GCC moves products ahead until an accumulator lies on the stack, whose
+  // reload then bounds the loop (2 times slower).
+  static COREAI_ALWAYS_INLINE void add_byte_products(__m256i& sum, __m256i bytes, __m256i digits) {
+    __m256i product;
+    asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(bytes), "x"(digits));
+  }
+  static COREAI_ALWAYS_INLINE void add_word_products(__m256i& sum, __m256i a, __m256i b) {
+    __m256i product;
+    asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(a), "x"(b));
+  }
+
   // Sum of a block's integers times the zero point, in every lane.
   template <int B>
   static COREAI_ALWAYS_INLINE __m256i zero_term(const std::int32_t* isum, std::int64_t b, std::int32_t zero) {
@@ -100,7 +174,10 @@ struct Avx2 {
                                                __m256i* low) {
     const __m256i mask = _mm256_set1_epi8(15);
     __m256i sum[D][4];
-#pragma GCC unroll 4
+    for (int d = 0; d < D; ++d) {
+      for (int v = 0; v < 4; ++v) sum[d][v] = _mm256_setzero_si256();
+    }
+#pragma GCC unroll 1
     for (int p = 0; p < B / 8; ++p) {
 #pragma GCC unroll 2
       for (int upper = 0; upper < 2; ++upper) {
@@ -111,11 +188,9 @@ struct Avx2 {
           __m256i q = load_bytes(weights + p * 128 + v * 32);
           if (upper != 0) q = _mm256_srli_epi16(q, 4);
           q = _mm256_and_si256(q, mask);
-          for (int d = 0; d < D; ++d) {
-            const __m256i product = _mm256_maddubs_epi16(q, x[d]);
-            sum[d][v] = p == 0 && upper == 0 ? product : _mm256_add_epi16(sum[d][v], product);
-          }
+          for (int d = 0; d < D; ++d) add_byte_products(sum[d][v], q, x[d]);
         }
+        asm volatile("" ::: "memory");  // keeps the compiler from holding weights in registers between halves
       }
     }
     const __m256i ones = _mm256_set1_epi16(1);
@@ -134,16 +209,16 @@ struct Avx2 {
   template <int B>
   static COREAI_ALWAYS_INLINE void dot_words(const std::byte* weights, const std::byte* words, __m256i* sum) {
     const __m256i mask = _mm256_set1_epi16(255);
-#pragma GCC unroll 8
+    for (int v = 0; v < 4; ++v) sum[v] = _mm256_setzero_si256();
+#pragma GCC unroll 2
     for (int s = 0; s < B / 4; ++s) {
       const __m256i even = broadcast(words + 8 * s);
       const __m256i odd = broadcast(words + 8 * s + 4);
 #pragma GCC unroll 4
       for (int v = 0; v < 4; ++v) {
         const __m256i q = load_bytes(weights + s * 128 + v * 32);
-        const __m256i products = _mm256_add_epi32(_mm256_madd_epi16(_mm256_and_si256(q, mask), even),
-                                                  _mm256_madd_epi16(_mm256_srli_epi16(q, 8), odd));
-        sum[v] = s == 0 ? products : _mm256_add_epi32(sum[v], products);
+        add_word_products(sum[v], _mm256_and_si256(q, mask), even);
+        add_word_products(sum[v], _mm256_srli_epi16(q, 8), odd);
       }
     }
   }
@@ -212,17 +287,16 @@ struct Avx2 {
   template <int B, int T>
   static COREAI_ALWAYS_INLINE void tile_words(const std::byte* unpacked, const std::byte* const* words,
                                               __m256i (*sum)[2]) {
-#pragma GCC unroll 16
+    for (int t = 0; t < T; ++t) sum[t][0] = sum[t][1] = _mm256_setzero_si256();
+#pragma GCC unroll 4
     for (int s = 0; s < B / 2; ++s) {
       const __m256i w0 = load_bytes(unpacked + s * 128);
       const __m256i w1 = load_bytes(unpacked + s * 128 + 32);
 #pragma GCC unroll 4
       for (int t = 0; t < T; ++t) {
         const __m256i value = broadcast(words[t] + 4 * s);
-        const __m256i p0 = _mm256_madd_epi16(w0, value);
-        const __m256i p1 = _mm256_madd_epi16(w1, value);
-        sum[t][0] = s == 0 ? p0 : _mm256_add_epi32(sum[t][0], p0);
-        sum[t][1] = s == 0 ? p1 : _mm256_add_epi32(sum[t][1], p1);
+        add_word_products(sum[t][0], w0, value);
+        add_word_products(sum[t][1], w1, value);
       }
     }
   }

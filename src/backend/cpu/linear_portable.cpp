@@ -63,6 +63,23 @@ struct Portable {
     return largest;
   }
 
+  static std::int32_t low_digit(std::int32_t q) { return static_cast<std::int8_t>(q & 0xff); }
+
+  template <int D>
+  static void encode(const std::int32_t* q, std::int8_t* digits, std::int16_t*, BlockSums& sums) {
+    for (int i = 0; i < 32; ++i) {
+      std::int32_t rest = q[i];
+      if (D == 3) sums.low[i / 16] += low_digit(rest);
+      sums.high[i / 16] += D == 3 ? (rest - low_digit(rest)) / 256 : rest;
+      for (int d = D - 1; d >= 0; --d) {
+        digits[32 * d + i] = static_cast<std::int8_t>(low_digit(rest));
+        rest = (rest - low_digit(rest)) / 256;
+      }
+    }
+  }
+
+  static constexpr int kPrefetchAhead = 0;
+
   template <KernelKind kKind, int D, int B>
   static void dot(const std::byte* weights, const RowView& x, std::int64_t b, std::int32_t zero, F* f) {
     constexpr int kHalves = 32 / B;

@@ -3,7 +3,8 @@
 // the same reason.
 //
 // S gives: kLanes, F (floats), I (int32), zero, set1, load, store, load_f16, load_bf16, add, sub, mul, div, fma, min,
-// max, from_int, to_int (nearest even), and the integer dot products:
+// max, abs, select_negative, scale_by_power, to_int (nearest even), largest_magnitude of 32 floats (its bits), encode
+// (the digits, words and sums of 32 integers), kPrefetchAhead (bytes, 0: none), and the integer dot products:
 //   dot<kind, D, B>(weights, row view, block, f)      one row of activations, a panel of weights as packed
 //   tile_unpack<kind, B>(weights, zero, buffer)       a block widened for tile_dot; kTileBytes each at most
 //   tile_dot<D, B, T>(buffer, vector, rows, block, f) T rows of activations, kTileVectors vectors of the panel
@@ -18,6 +19,12 @@ namespace coreai::cpu {
 
 // How scales and offsets lie in a panel; the two common forms have their own kernels.
 enum class ParamMode : int { kScaleF16, kScaleOffsetF16, kGeneral };
+
+// Sums of the 16-column halves of a block: of the integers, at three digits of integer >> 8 (rounded) and low digit.
+struct BlockSums {
+  std::int32_t high[2];
+  std::int32_t low[2];
+};
 
 // One quantised row.
 struct RowView {
@@ -184,56 +191,29 @@ struct LinearImpl {
     }
     reinterpret_cast<float*>(out + layout.scale)[b] = scale;
     auto* digits = reinterpret_cast<std::int8_t*>(out + layout.digit_bytes) + b * 32 * layout.digits;
-    auto* words = layout.has_words ? reinterpret_cast<std::int16_t*>(out + layout.words) : nullptr;
-    write_digits(q, layout.digits, digits, words == nullptr ? nullptr : words + b * (layout.digits == 3 ? 64 : 32));
-    write_sums(q, layout, b, scale, out);
+    auto* words = reinterpret_cast<std::int16_t*>(out + layout.words) + b * (layout.digits == 3 ? 64 : 32);
+    BlockSums sums{};
+    if (layout.digits == 1) S::template encode<1>(q, digits, words, sums);
+    if (layout.digits == 2) S::template encode<2>(q, digits, words, sums);
+    if (layout.digits == 3) S::template encode<3>(q, digits, words, sums);
+    write_sums(sums, layout, b, scale, out);
   }
 
-  static COREAI_ALWAYS_INLINE std::int32_t low_digit(std::int32_t q) { return static_cast<std::int8_t>(q & 0xff); }
-
-  static void write_digits(const std::int32_t* q, int count, std::int8_t* digits, std::int16_t* words) {
-    std::int32_t high[32];
-    if (count == 1) {
-      for (int i = 0; i < 32; ++i) digits[i] = static_cast<std::int8_t>(q[i]);
-      for (int i = 0; i < 32; ++i) high[i] = q[i];
-    } else if (count == 2) {
-      for (int i = 0; i < 32; ++i) digits[i] = static_cast<std::int8_t>((q[i] - low_digit(q[i])) >> 8);
-      for (int i = 0; i < 32; ++i) digits[32 + i] = static_cast<std::int8_t>(q[i] & 0xff);
-      for (int i = 0; i < 32; ++i) high[i] = q[i];
-    } else {
-      for (int i = 0; i < 32; ++i) high[i] = (q[i] - low_digit(q[i])) >> 8;
-      for (int i = 0; i < 32; ++i) digits[i] = static_cast<std::int8_t>((high[i] - low_digit(high[i])) >> 8);
-      for (int i = 0; i < 32; ++i) digits[32 + i] = static_cast<std::int8_t>(high[i] & 0xff);
-      for (int i = 0; i < 32; ++i) digits[64 + i] = static_cast<std::int8_t>(q[i] & 0xff);
-    }
-    if (words == nullptr) return;
-    for (int i = 0; i < 32; ++i) words[word_place(i)] = static_cast<std::int16_t>(high[i]);
-    if (count < 3) return;
-    for (int i = 0; i < 32; ++i) words[32 + word_place(i)] = static_cast<std::int16_t>(low_digit(q[i]));
-  }
-
-  // Columns 0 1 2 3 of each four stand at 0 2 1 3.
-  static constexpr int word_place(int i) { return (i & ~3) | ((i & 1) << 1) | ((i >> 1) & 1); }
-
-  static void write_sums(const std::int32_t* q, const ActivationLayout& layout, std::int64_t b, float scale,
+  static void write_sums(const BlockSums& sums, const ActivationLayout& layout, std::int64_t b, float scale,
                          std::byte* out) {
     auto* isum = reinterpret_cast<std::int32_t*>(out + layout.isum) + 2 * b;
     auto* isum_low = reinterpret_cast<std::int32_t*>(out + layout.isum_low) + 2 * b;
     auto* sum16 = reinterpret_cast<float*>(out + layout.sum16) + 2 * b;
     std::int32_t total = 0;
     for (int half = 0; half < 2; ++half) {
-      std::int32_t sum = 0;
-      std::int32_t low = 0;
-      for (int i = 0; i < 16; ++i) sum += q[16 * half + i];
+      isum[half] = sums.high[half];
+      std::int32_t sum = sums.high[half];
+      if (layout.digits == 3) {
+        isum_low[half] = sums.low[half];
+        sum = sum * 256 + sums.low[half];
+      }
       sum16[half] = static_cast<float>(sum) * scale;
       total += sum;
-      if (layout.digits == 3) {
-        for (int i = 0; i < 16; ++i) low += low_digit(q[16 * half + i]);
-        isum[half] = (sum - low) / 256;
-        isum_low[half] = low;
-      } else {
-        isum[half] = sum;
-      }
     }
     reinterpret_cast<float*>(out + layout.sum32)[b] = static_cast<float>(total) * scale;
   }
@@ -278,6 +258,15 @@ struct LinearImpl {
     return kRows * B / (kKind == KernelKind::kU4 ? 2 : 1);
   }
 
+  // Beyond the end of the panel lies the next one, beyond that whatever the plan reads next; a prefetch never faults.
+  template <int kBytes>
+  static COREAI_ALWAYS_INLINE void prefetch(const std::byte* at) {
+    if constexpr (S::kPrefetchAhead > 0) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(at + S::kPrefetchAhead + i);
+    }
+  }
+
   // out[32] = a panel times one row.
   template <KernelKind kKind, int D, int B, ParamMode M>
   static void dot_row(const LinearKernelArgs& a, const std::byte* at, std::int64_t row, float* out) {
@@ -288,8 +277,10 @@ struct LinearImpl {
     const float* sums = B == 32 ? x.sum32 : x.sum16;
     for (std::int64_t b = 0; b < blocks;) {
       const std::int64_t end = blocks - b < a.group ? blocks : b + a.group;
+      prefetch<128>(at);
       const Params params = take_params(a, at);
       for (; b < end; ++b, at += block_bytes<kKind, B>()) {
+        prefetch<block_bytes<kKind, B>()>(at);
         F dot[kVectors];
         S::template dot<kKind, D, B>(at, x, b, a.zero, dot);
         const F x_scale = S::set1(x.scale[B == 32 ? b : b / 2]);
@@ -366,7 +357,8 @@ struct LinearImpl {
       for (; t + kTokens <= count; t += kTokens) {
         tile<D, B, M, kTokens>(a, buffer, params, b, chunk, x + t, out + t * kRows);
       }
-      for (; t < count; ++t) tile<D, B, M, 1>(a, buffer, params, b, chunk, x + t, out + t * kRows);
+      for (; t + 2 <= count; t += 2) tile<D, B, M, 2>(a, buffer, params, b, chunk, x + t, out + t * kRows);
+      if (t < count) tile<D, B, M, 1>(a, buffer, params, b, chunk, x + t, out + t * kRows);
     }
   }
 
@@ -406,6 +398,15 @@ struct LinearImpl {
     }
   }
 
+  // All of a panel's rows for T rows of activations, in the vectors that fit the registers.
+  template <int T>
+  static COREAI_ALWAYS_INLINE void wide_float_tile(const std::byte* weights, const float* const* x,
+                                                   std::int64_t columns, float* acc) {
+    for (int v = 0; v < kVectors; v += S::kFloatTileVectors) {
+      float_tile<KernelKind::kF32, T, S::kFloatTileVectors>(weights, v, x, columns, acc);
+    }
+  }
+
   template <KernelKind kKind>
   static void float_rows(const LinearKernelArgs& a, const std::byte* at, std::int64_t first, int count, float* out) {
     constexpr int kBytes = kKind == KernelKind::kF32 ? 4 : 2;
@@ -428,10 +429,13 @@ struct LinearImpl {
       }
       int t = 0;
       for (; t + S::kFloatTileTokens <= count; t += S::kFloatTileTokens) {
-        for (int v = 0; v < kVectors; v += S::kFloatTileVectors) {
-          float_tile<KernelKind::kF32, S::kFloatTileTokens, S::kFloatTileVectors>(weights, v, x + t, columns,
-                                                                                  out + t * kRows);
-        }
+        wide_float_tile<S::kFloatTileTokens>(weights, x + t, columns, out + t * kRows);
+      }
+      if constexpr (S::kFloatTileTokens > 4) {
+        for (; t + 4 <= count; t += 4) wide_float_tile<4>(weights, x + t, columns, out + t * kRows);
+      }
+      if constexpr (S::kFloatTileTokens > 2) {
+        for (; t + 2 <= count; t += 2) wide_float_tile<2>(weights, x + t, columns, out + t * kRows);
       }
       for (; t < count; ++t) float_tile<KernelKind::kF32, 1, kVectors>(weights, 0, x + t, columns, out + t * kRows);
     }
