@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -28,21 +29,56 @@ struct Best {
   float value = kMasked;
 };
 
+// Lanes of the scans below: enough for the compiler to keep vector registers busy.
+constexpr std::size_t kLanes = 16;
+
 // First of equal maxima. NaN and +infinity say that the model went wrong: an error beats token 0.
 Best find_best(std::span<const float> logits) {
+  float highest[kLanes];
+  int unordered[kLanes] = {};
+  std::fill(std::begin(highest), std::end(highest), kMasked);
+  std::size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const float x = logits[i + lane];
+      highest[lane] = x > highest[lane] ? x : highest[lane];
+      unordered[lane] |= x != x;
+    }
+  for (; i < logits.size(); ++i) {
+    highest[0] = logits[i] > highest[0] ? logits[i] : highest[0];
+    unordered[0] |= logits[i] != logits[i];
+  }
   Best best;
   bool bad = false;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    bad |= !(logits[i] < std::numeric_limits<float>::infinity());
-    if (logits[i] > best.value) best = {i, logits[i]};
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    best.value = std::max(best.value, highest[lane]);
+    bad |= unordered[lane] != 0;
   }
-  if (bad)
+  if (bad || best.value == std::numeric_limits<float>::infinity())
     throw InvalidArgumentError("a logit is NaN or +infinity", "sampling",
                                "Run the model with --precision strict to find out whether its arithmetic overflows");
   if (best.value == kMasked)
     throw InvalidArgumentError(fmt::format("none of the {} logits is finite", logits.size()), "sampling",
                                "Every token is masked: check the mask that was applied");
+  best.index = static_cast<std::size_t>(std::find(logits.begin(), logits.end(), best.value) - logits.begin());
   return best;
+}
+
+// e^x for x <= 0 with a relative error below 2e-7; 0 below -87. The same bits on every machine, unlike the library's,
+// and plain arithmetic, so that loops over it vectorise. Polynomial: Cephes expf (Moshier).
+float exp_of_negative(float x) {
+  const float clamped = x < -87.0F ? -87.0F : x;
+  const auto n = static_cast<int>(clamped * 1.44269504F - 0.5F);
+  const auto whole = static_cast<float>(n);
+  const float r = clamped - whole * 0.693359375F + whole * 2.12194440e-4F;
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  const float scale = std::bit_cast<float>((n + 127) << 23);
+  return x < -87.0F ? 0.0F : (p * r * r + r + 1.0F) * scale;
 }
 
 // Index of the element whose share of the cumulated weights holds `draw`; the last one when rounding runs past the end.
@@ -132,19 +168,33 @@ TokenId Sampler::sample(std::span<const float> logits, std::uint64_t step) {
   return draw_from(kept, kept.front().logit, draw);
 }
 
-TokenId Sampler::sample_all(std::span<const float> logits, float best, float draw) const {
+// One pass over the weights, whose sums of each block then tell in which block the draw falls.
+TokenId Sampler::sample_all(std::span<const float> logits, float best, float draw) {
+  constexpr std::size_t kBlock = 256;
   const float top = scaled(best);
-  const auto weight = [&](float logit) { return static_cast<double>(std::exp(scaled(logit) - top)); };
+  weights_.resize(logits.size());
+  block_sums_.clear();
   double total = 0;
-  for (float logit : logits) total += weight(logit);
+  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const std::size_t end = std::min(begin + kBlock, logits.size());
+    for (std::size_t i = begin; i < end; ++i) weights_[i] = exp_of_negative(scaled(logits[i]) - top);
+    double sum = 0;
+    for (std::size_t i = begin; i < end; ++i) sum += static_cast<double>(weights_[i]);
+    block_sums_.push_back(sum);
+    total += sum;
+  }
   double rest = static_cast<double>(draw) * total;
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double w = weight(logits[i]);
-    if (w > 0) last = i;
-    rest -= w;
+  std::size_t block = 0;
+  while (block + 1 < block_sums_.size() && rest >= block_sums_[block]) rest -= block_sums_[block++];
+  std::size_t last = logits.size();
+  for (std::size_t i = block * kBlock; i < logits.size(); ++i) {
+    if (weights_[i] > 0) last = i;
+    rest -= static_cast<double>(weights_[i]);
     if (rest < 0) return static_cast<TokenId>(i);
   }
+  if (last == logits.size())  // rounding ran past the last weight, which lies in an earlier block
+    while (!(weights_[--last] > 0)) {
+    }
   return static_cast<TokenId>(last);
 }
 
@@ -216,7 +266,7 @@ void Sampler::cut_top_p(std::span<const float> logits, float best, float floor) 
   double total = 0;
   for (float logit : logits) {
     const float x = scaled(logit);
-    if (x >= floor) total += static_cast<double>(std::exp(x - best));
+    if (x >= floor) total += static_cast<double>(exp_of_negative(x - best));
   }
   const double wanted = static_cast<double>(configuration_.top_p) * total;
   for (float window = kFirstWindow;; window *= 4.0F) {
@@ -226,13 +276,13 @@ void Sampler::cut_top_p(std::span<const float> logits, float best, float floor) 
     std::sort(candidates_.begin(), candidates_.end(), better);
     double sum = 0;
     for (std::size_t count = 0; count < candidates_.size(); ++count) {
-      sum += static_cast<double>(std::exp(candidates_[count].logit - best));
+      sum += static_cast<double>(exp_of_negative(candidates_[count].logit - best));
       if (sum < wanted) continue;
       candidates_.resize(count + 1);
       return;
     }
-    // Below this distance exp() is 0 in f32: all that has weight has been seen.
-    if (bar == floor || window > 200.0F) return;
+    // Beyond 87 exp_of_negative() is 0: all that has weight has been seen.
+    if (bar == floor || window > 87.0F) return;
   }
 }
 

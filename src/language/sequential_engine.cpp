@@ -168,7 +168,7 @@ class SequentialRun final : public GenerationSource {
     const std::int64_t wanted = options.max_tokens.value_or(std::numeric_limits<std::int64_t>::max());
     budget_ = std::min(room, wanted);
     budget_reason_ = wanted <= room ? StopReason::kMaxTokens : StopReason::kContextFull;
-    row_.resize(static_cast<std::size_t>(core_->decoder->vocab_size()));
+    vocab_ = static_cast<std::size_t>(core_->decoder->vocab_size());
   }
   ~SequentialRun() override { core_->close_run(id_); }
   SequentialRun(const SequentialRun&) = delete;
@@ -201,16 +201,24 @@ class SequentialRun final : public GenerationSource {
   GeneratedToken step() {
     const NDArray& logits = core_->append(pending_, stop_.get_token());
     const auto bytes = logits.bytes();
-    const std::size_t row_bytes = dtype_bytes(logits.dtype(), row_.size());
+    const std::size_t row_bytes = dtype_bytes(logits.dtype(), vocab_);
     COREAI_INVARIANT(bytes.size() >= row_bytes);
-    widen_logits(logits.dtype(), bytes.last(row_bytes), row_);
-    const TokenId token = sampler_.sample(row_, static_cast<std::uint64_t>(statistics_.generated_tokens));
+    const std::span<const float> row = last_row(logits.dtype(), bytes.last(row_bytes));
+    const TokenId token = sampler_.sample(row, static_cast<std::uint64_t>(statistics_.generated_tokens));
     pending_.assign(1, token);
     ++statistics_.generated_tokens;
     if (std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end()) {
       finish(StopReason::kEndToken);
     }
-    return {token, include_logits_ ? std::span<const float>(row_) : std::span<const float>()};
+    return {token, include_logits_ ? row : std::span<const float>()};
+  }
+
+  // f32 rows are used where they lie.
+  std::span<const float> last_row(DType dtype, std::span<const std::byte> bytes) {
+    if (dtype == DType::kF32) return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+    row_.resize(vocab_);
+    widen_logits(dtype, bytes, row_);
+    return row_;
   }
 
   std::nullopt_t finish(StopReason reason) {
@@ -225,7 +233,8 @@ class SequentialRun final : public GenerationSource {
   std::vector<TokenId> end_tokens_;
   bool include_logits_;
   std::vector<TokenId> pending_;  // given or chosen, not yet in the cache
-  std::vector<float> row_;        // [vocab]
+  std::size_t vocab_ = 0;
+  std::vector<float> row_;  // [vocab], for logits that are not f32
   std::stop_source stop_;
   std::stop_callback<std::function<void()>> forward_;  // after stop_: it uses it
   std::uint64_t id_;

@@ -131,6 +131,10 @@ void expect_frequencies(const SamplingConfiguration& c, const std::vector<float>
 TEST(Sampler, FrequenciesFollowTheProbabilities) {
   std::vector<float> logits{0.3F, 1.2F, -0.7F, 2.0F, 0.0F, -kInf, 1.1F, -1.5F};
   expect_frequencies({.temperature = 1.0F, .seed = 11}, logits, "temperature 1");
+  std::mt19937 random(9);
+  auto wide = random_logits(random, 1000, 1.0F);
+  for (std::size_t i = 300; i < 700; ++i) wide[i] = -kInf;
+  expect_frequencies({.temperature = 0.8F, .seed = 10}, wide, "several blocks, some of them masked");
   expect_frequencies({.temperature = 0.6F, .seed = 12}, logits, "temperature 0.6");
   expect_frequencies({.temperature = 1.5F, .top_k = 4, .seed = 13}, logits, "top-k");
   expect_frequencies({.temperature = 1.0F, .top_p = 0.8F, .seed = 14}, logits, "top-p");

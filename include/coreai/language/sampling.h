@@ -56,7 +56,7 @@ class Sampler {
   std::span<const Candidate> keep(std::span<const float> logits);
 
  private:
-  TokenId sample_all(std::span<const float> logits, float best, float draw) const;
+  TokenId sample_all(std::span<const float> logits, float best, float draw);
   void collect_top_k(std::span<const float> logits, float floor);
   void collect_above(std::span<const float> logits, float floor);
   void cut_top_p(std::span<const float> logits, float best, float floor);
@@ -64,6 +64,8 @@ class Sampler {
 
   SamplingConfiguration configuration_;
   std::vector<Candidate> candidates_;
+  std::vector<float> weights_;
+  std::vector<double> block_sums_;
 };
 
 }  // namespace coreai

@@ -1,0 +1,249 @@
+// The engine and the text generator on real assets: tiny random models written by the genuine wheel.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "coreai/base/error.h"
+#include "coreai/language/text_generator.h"
+
+namespace coreai {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+const fs::path kFixtures = fs::path(COREAI_FIXTURE_DIR) / "tiny_llm";
+
+const Json& golden() {
+  static const Json cases = [] {
+    std::ifstream file(kFixtures / "golden.json");
+    return Json::parse(file).at("cases");
+  }();
+  return cases;
+}
+
+SpecializationOptions options(Precision precision, int threads = 1) {
+  SpecializationOptions made;
+  made.precision = precision;
+  made.threads = threads;
+  made.use_cache = false;
+  return made;
+}
+
+std::unique_ptr<SequentialEngine> make_engine(const std::string& variant, Precision precision,
+                                              EngineConfiguration configuration = {}, int threads = 1) {
+  const LanguageBundle bundle = LanguageBundle::open(kFixtures / variant);
+  configuration.max_context_length = bundle.max_context_length();
+  const AIModel model = AIModel::load(bundle.model_path(), options(precision, threads));
+  return SequentialEngine::create(model.load_function(bundle.function("main")), configuration);
+}
+
+struct Answer {
+  std::vector<TokenId> ids;
+  std::vector<float> logits;  // of all steps
+  std::optional<StopReason> reason;
+};
+
+Answer run(SequentialEngine& engine, const std::vector<TokenId>& prompt, std::int64_t count) {
+  Generation generation = engine.generate(prompt, {.max_tokens = count, .include_logits = true});
+  Answer answer;
+  for (const GeneratedToken& token : generation) {
+    answer.ids.push_back(token.token);
+    answer.logits.insert(answer.logits.end(), token.logits.begin(), token.logits.end());
+  }
+  answer.reason = generation.stop_reason();
+  return answer;
+}
+
+std::vector<TokenId> long_prompt(std::size_t count) {
+  std::vector<TokenId> ids(count);
+  for (std::size_t i = 0; i < count; ++i) ids[i] = static_cast<TokenId>((i * 37 + 11) % 500);
+  return ids;
+}
+
+class TinyLlm : public testing::TestWithParam<std::tuple<std::string, Precision>> {};
+
+TEST_P(TinyLlm, GivesTheGoldenTokens) {
+  const auto& [variant, precision] = GetParam();
+  const auto engine = make_engine(variant, precision);
+  for (const Json& c : golden()) {
+    const auto wanted = c.at("greedy_ids").get<std::vector<TokenId>>();
+    const auto answer = run(*engine, c.at("prompt_ids").get<std::vector<TokenId>>(), std::ssize(wanted));
+    EXPECT_EQ(answer.ids, wanted) << c.at("user");
+  }
+}
+
+TEST_P(TinyLlm, GrowingTheCacheChangesNoBit) {
+  const auto& [variant, precision] = GetParam();
+  const auto engine = make_engine(variant, precision);
+  const auto prompt = long_prompt(250);
+  const Answer grown = run(*engine, prompt, 16);
+  const Answer roomy = run(*make_engine(variant, precision, {.initial_capacity = 512}), prompt, 16);
+  EXPECT_EQ(grown.ids, roomy.ids);
+  EXPECT_EQ(grown.logits, roomy.logits);
+  // Doubling from 3 positions, in the middle of the prompt too.
+  const Answer often = run(*make_engine(variant, precision, {.initial_capacity = 3, .chunk_threshold = 7}), prompt, 16);
+  EXPECT_EQ(often.logits, roomy.logits);
+}
+
+TEST_P(TinyLlm, ChunksOfThePromptChangeNoBit) {
+  const auto& [variant, precision] = GetParam();
+  const auto prompt = long_prompt(100);
+  const Answer whole = run(*make_engine(variant, precision), prompt, 8);
+  for (const EngineConfiguration& configuration :
+       {EngineConfiguration{.chunk_threshold = 32}, EngineConfiguration{.chunk_threshold = 50, .chunk_size = 33},
+        EngineConfiguration{.chunk_threshold = 1, .chunk_size = 1}}) {
+    const Answer chunked = run(*make_engine(variant, precision, configuration), prompt, 8);
+    EXPECT_EQ(chunked.ids, whole.ids);
+    EXPECT_EQ(chunked.logits, whole.logits) << "chunks of " << configuration.chunk_size;
+  }
+}
+
+TEST_P(TinyLlm, ThreadsChangeNoBit) {
+  const auto& [variant, precision] = GetParam();
+  const auto prompt = long_prompt(60);
+  const Answer one = run(*make_engine(variant, precision, {}, 1), prompt, 8);
+  const Answer two = run(*make_engine(variant, precision, {}, 2), prompt, 8);
+  EXPECT_EQ(one.logits, two.logits);
+}
+
+TEST_P(TinyLlm, FillsTheContextAndStartsAgain) {
+  const auto& [variant, precision] = GetParam();
+  const auto engine = make_engine(variant, precision);
+  EXPECT_EQ(engine->max_context_length(), 512);
+  EXPECT_EQ(engine->vocab_size(), 512);
+  EXPECT_TRUE(engine->supports_rewind());
+  const Answer full = run(*engine, long_prompt(507), 100);
+  EXPECT_EQ(full.ids.size(), 5u);
+  EXPECT_EQ(full.reason, StopReason::kContextFull);
+  EXPECT_THROW(engine->generate(long_prompt(513), {}), ContextLengthError);
+  // Nothing of the long run is left in the cache.
+  const Answer again = run(*engine, long_prompt(40), 6);
+  EXPECT_EQ(again.logits, run(*make_engine(variant, precision), long_prompt(40), 6).logits);
+}
+
+TEST_P(TinyLlm, EvaluateEqualsGeneration) {
+  const auto& [variant, precision] = GetParam();
+  const auto engine = make_engine(variant, precision);
+  const auto prompt = long_prompt(30);
+  std::vector<float> rows;
+  engine->evaluate(prompt, [&](std::int64_t, const NDArray& logits) {
+    std::vector<float> piece(static_cast<std::size_t>(logits.element_count()));
+    widen_logits(logits.dtype(), logits.bytes(), piece);
+    rows.insert(rows.end(), piece.begin(), piece.end());
+  });
+  ASSERT_EQ(rows.size(), 30u * 512u);
+  const Answer last = run(*engine, prompt, 1);
+  EXPECT_TRUE(std::equal(last.logits.begin(), last.logits.end(), rows.end() - 512));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TinyLlm,
+                         testing::Combine(testing::Values("f32", "q4", "f32_composites"),
+                                          testing::Values(Precision::kStrict, Precision::kFaithful)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" + std::string(precision_name(std::get<1>(info.param)));
+                         });
+
+TEST(TextGenerator, RendersEncodesAndStreams) {
+  TextGenerator generator = TextGenerator::load(kFixtures / "f32", options(Precision::kFaithful));
+  EXPECT_TRUE(generator.has_chat_template());
+  EXPECT_GT(generator.load_ms(), 0);
+  EXPECT_THAT(generator.end_tokens(), testing::Contains(2));
+  for (const Json& c : golden()) {
+    const EncodedPrompt prompt = generator.encode(c.at("user").get<std::string>());
+    EXPECT_EQ(prompt.ids, c.at("prompt_ids").get<std::vector<TokenId>>());
+    EXPECT_EQ(prompt.warning, "");
+    TextGeneration generation = generator.generate(prompt.ids, {.max_tokens = 24});
+    std::string text;
+    while (const auto piece = generation.next()) text += piece->text;
+    EXPECT_EQ(generation.tokens(), c.at("greedy_ids").get<std::vector<TokenId>>());
+    EXPECT_EQ(text, c.at("text").get<std::string>());
+    EXPECT_EQ(generation.stop_reason(), StopReason::kMaxTokens);
+    EXPECT_GT(generation.timings().prefill_tokens_per_second, 0);
+    EXPECT_GT(generation.timings().decode_tokens_per_second, 0);
+  }
+}
+
+TEST(TextGenerator, RawAndSystemPrompts) {
+  TextGenerator generator = TextGenerator::load(kFixtures / "f32", options(Precision::kFaithful));
+  const auto chat = generator.encode("ab").ids;
+  const auto raw = generator.encode("ab", {.raw = true}).ids;
+  EXPECT_LT(raw.size(), chat.size());
+  EXPECT_EQ(generator.tokenizer().decode(raw), "ab");
+  const auto system = generator.encode("ab", {.system = "zz"}).ids;
+  EXPECT_THAT(generator.tokenizer().decode(system, false), HasSubstr("zz"));
+  EXPECT_THROW(generator.encode("ab", {.system = "zz", .raw = true}), InvalidArgumentError);
+}
+
+// A copy of the f32 bundle with one file changed.
+class BrokenBundle : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = fs::path(testing::TempDir()) / ("broken_bundle_" + std::to_string(::getpid()));
+    fs::remove_all(dir_);
+    fs::copy(kFixtures / "f32", dir_, fs::copy_options::recursive);
+    for (const auto& entry : fs::recursive_directory_iterator(dir_))
+      fs::permissions(entry.path(), fs::perms::owner_write, fs::perm_options::add);
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+  fs::path dir_;
+};
+
+TEST_F(BrokenBundle, WithoutAChatTemplateThePromptIsRawAndItSaysSo) {
+  const fs::path file = dir_ / "tokenizer" / "tokenizer_config.json";
+  Json config = Json::parse(std::ifstream(file));
+  config.erase("chat_template");
+  std::ofstream(file) << config;
+  fs::remove(dir_ / "tokenizer" / "chat_template.jinja");
+  TextGenerator generator = TextGenerator::load(dir_, options(Precision::kFaithful));
+  EXPECT_FALSE(generator.has_chat_template());
+  const EncodedPrompt prompt = generator.encode("ab");
+  EXPECT_THAT(prompt.warning, HasSubstr("no chat template"));
+  EXPECT_EQ(prompt.ids, generator.encode("ab", {.raw = true}).ids);
+  EXPECT_THROW(generator.encode("ab", {.system = "zz"}), InvalidArgumentError);
+}
+
+TEST_F(BrokenBundle, EveryDeclaredEndTokenCounts) {
+  std::ofstream(dir_ / "tokenizer" / "generation_config.json") << R"({"eos_token_id": [2, 168]})";
+  TextGenerator generator = TextGenerator::load(dir_, options(Precision::kFaithful));
+  const auto prompt = golden()[0].at("prompt_ids").get<std::vector<TokenId>>();
+  TextGeneration generation = generator.generate(prompt, {});
+  while (generation.next()) {
+  }
+  EXPECT_THAT(generation.tokens(), testing::ElementsAre(128, 377, 168));
+  EXPECT_EQ(generation.stop_reason(), StopReason::kEndToken);
+}
+
+TEST_F(BrokenBundle, WrongFunctionIsNamed) {
+  const fs::path file = dir_ / "metadata.json";
+  Json metadata = Json::parse(std::ifstream(file));
+  metadata["language"]["function_map"]["main"] = {"decode"};
+  std::ofstream(file) << metadata;
+  try {
+    TextGenerator::load(dir_, options(Precision::kFaithful));
+    FAIL() << "accepted";
+  } catch (const NotFoundError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("decode"));
+    EXPECT_THAT(e.what(), HasSubstr("main"));
+  }
+}
+
+TEST_F(BrokenBundle, CutFilesAreTypedErrors) {
+  const auto cut = [&](const fs::path& file) {
+    const auto size = fs::file_size(file);
+    fs::resize_file(file, size / 2);
+    EXPECT_THROW(TextGenerator::load(dir_, options(Precision::kFaithful)), Error) << file;
+  };
+  cut(dir_ / "tiny-llama-random-f32.aimodel" / "main.mlirb");
+  fs::remove_all(dir_ / "tiny-llama-random-f32.aimodel");
+  fs::copy(kFixtures / "f32" / "tiny-llama-random-f32.aimodel", dir_ / "tiny-llama-random-f32.aimodel",
+           fs::copy_options::recursive);
+  cut(dir_ / "tokenizer" / "tokenizer.json");
+}
+
+}  // namespace
+}  // namespace coreai
