@@ -18,10 +18,10 @@ struct ChatMessage {
 
 struct ChatTemplateOptions {
   bool add_generation_prompt = true;
-  std::optional<bool> enable_thinking;  // passed to the template when set
-  std::string tools_json;               // JSON array of tool descriptions; empty = none
-  std::string extra_json;               // JSON object whose members become variables; empty = none
-  std::string name;                     // of a named list of templates ("default", "tool_use"); empty = by tools
+  std::optional<bool> enable_thinking = {};  // passed to the template when set
+  std::string tools_json = {};               // JSON array of tool descriptions; empty = none
+  std::string extra_json = {};               // JSON object whose members become variables; empty = none
+  std::string name = {};                     // of a named list of templates ("default", "tool_use"); empty = by tools
 };
 
 // Immutable and thread-safe.
