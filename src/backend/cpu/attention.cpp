@@ -96,9 +96,7 @@ AttentionPlan plan_attention(const AttentionArgs& args, int threads) {
 
 AttentionRows attention_rows_of(const AttentionArgs& args, const AttentionPlan& plan, int chunk) {
   const std::int64_t units = head_units(args, plan);
-  if (plan.split) {
-    return {0, args.queries, chunk / chunks_per_unit(plan) * plan.heads_per_tile, plan.heads_per_tile};
-  }
+  if (plan.split) return {0, args.queries, chunk * plan.heads_per_tile, plan.heads_per_tile};
   // The last queries see most: they go first, so that no long chunk is left for the end.
   const std::int64_t tiles = ceil_div(args.queries, plan.queries_per_tile);
   const std::int64_t tile = tiles - 1 - chunk / units;
@@ -107,8 +105,8 @@ AttentionRows attention_rows_of(const AttentionArgs& args, const AttentionPlan& 
           plan.heads_per_tile};
 }
 
-AttentionRows attention_join_rows_of(const AttentionArgs& args, const AttentionPlan& plan, int chunk) {
-  return {0, args.queries, chunk * plan.heads_per_tile, plan.heads_per_tile};
+AttentionRows attention_partial_rows_of(const AttentionArgs& args, const AttentionPlan& plan, int chunk) {
+  return attention_rows_of(args, plan, static_cast<int>(chunk / chunks_per_unit(plan)));
 }
 
 AttentionPartialRange attention_partial_of(const AttentionArgs& args, const AttentionPlan& plan, int chunk) {
@@ -141,7 +139,7 @@ void run_attention(Isa isa, const AttentionArgs& args, const AttentionPlan& plan
                  args.out_row_stride, args.out_head_stride, workspace);
   }
   for (int chunk = 0; plan.split && chunk < plan.join_chunks; ++chunk) {
-    const AttentionRows rows = attention_join_rows_of(args, plan, chunk);
+    const AttentionRows rows = attention_rows_of(args, plan, chunk);
     kernels.join(args, plan, chunk, partials,
                  args.out + rows.first_query * args.out_row_stride + rows.first_head * args.out_head_stride,
                  args.out_row_stride, args.out_head_stride);

@@ -71,9 +71,10 @@ AttentionPlan plan_attention(const AttentionArgs& args, int threads);
 struct AttentionRows {
   std::int64_t first_query, queries, first_head, heads;
 };
-// The rows of a chunk of step 1 (of a split plan: those it computes a part of), and of a join chunk.
+// The rows that a chunk of an unsplit plan or a join chunk writes.
 AttentionRows attention_rows_of(const AttentionArgs& args, const AttentionPlan& plan, int chunk);
-AttentionRows attention_join_rows_of(const AttentionArgs& args, const AttentionPlan& plan, int chunk);
+// The rows of which a chunk of a split plan computes a part.
+AttentionRows attention_partial_rows_of(const AttentionArgs& args, const AttentionPlan& plan, int chunk);
 // The part of the partial results that a chunk of a split plan writes, in floats; one contiguous piece.
 struct AttentionPartialRange {
   std::size_t offset, count;
@@ -93,7 +94,7 @@ struct AttentionKernels {
                std::int64_t out_head_stride, std::byte* scratch);
   // Split plan: writes attention_partial_of(chunk).count floats from `partial` on.
   void (*partial)(const AttentionArgs& args, const AttentionPlan& plan, int chunk, float* partial, std::byte* scratch);
-  // Split plan: joins the rows of attention_join_rows_of(chunk); `partials` is the whole shared array; out as for rows.
+  // Split plan: joins the rows of attention_rows_of(chunk); `partials` is the whole shared array; out as for rows.
   void (*join)(const AttentionArgs& args, const AttentionPlan& plan, int chunk, const float* partials, float* out,
                std::int64_t out_row_stride, std::int64_t out_head_stride);
 };

@@ -452,7 +452,7 @@ void attention_rows_kernel(const AttentionArgs& args, const AttentionPlan& plan,
 void attention_partial_kernel(const AttentionArgs& args, const AttentionPlan& plan, int chunk, float* partial,
                               std::byte* scratch) {
   Chunk c;
-  open_chunk(args, attention_rows_of(args, plan, chunk), scratch, c);
+  open_chunk(args, attention_partial_rows_of(args, plan, chunk), scratch, c);
   const std::int64_t chunks_per_unit = (plan.blocks + plan.blocks_per_chunk - 1) / plan.blocks_per_chunk;
   const std::int64_t first = chunk % chunks_per_unit * plan.blocks_per_chunk;
   const std::int64_t end = low(plan.blocks, first + plan.blocks_per_chunk);
@@ -468,7 +468,7 @@ void attention_partial_kernel(const AttentionArgs& args, const AttentionPlan& pl
 
 void attention_join_kernel(const AttentionArgs& args, const AttentionPlan& plan, int chunk, const float* partials,
                            float* out, std::int64_t out_row_stride, std::int64_t out_head_stride) {
-  const AttentionRows rows = attention_join_rows_of(args, plan, chunk);
+  const AttentionRows rows = attention_rows_of(args, plan, chunk);
   const int count = static_cast<int>(rows.queries * rows.heads);
   const std::int64_t width = (args.value_dim + 15) / 16 * 16;
   const std::int64_t stride = attention_partial_stride(count, width);
