@@ -133,6 +133,7 @@ class Scheduler {
   }
 
   View contiguous_copy(const View& from, DType dtype) {
+    if (from.extents.size() > 16) throw NotPlannable{"a copy of a rank above 16"};
     Expr n = g_.exprs.constant(1);
     for (Expr e : from.extents) n = g_.exprs.mul(n, e);
     const View to = contiguous_view(g_.exprs, new_buffer(Buffer::Kind::kArena, dtype, n), from.extents);
@@ -395,6 +396,7 @@ class Scheduler {
     values_.insert(value->state);
     step.layer = *g_.exprs.as_constant(key->start[0]);
     step.value_layer = *g_.exprs.as_constant(value->start[0]);
+    if (step.layer != step.value_layer) throw NotPlannable{"keys and values of different layers"};
     if (key->extent[3] != value->extent[3]) throw NotPlannable{"keys and values of different lengths"};
     step.length = key->extent[3];
     step.kv_heads = *g_.exprs.as_constant(key->extent[2]);

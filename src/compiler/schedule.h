@@ -16,10 +16,4 @@ void limit_rows(Plan& plan);
 // memory: gives arena buffers that never live together one slot.
 void assign_slots(Plan& plan, bool share);
 
-// Buffers that a step reads and writes.
-struct StepBuffers {
-  std::vector<int> reads, writes;
-};
-StepBuffers buffers_of(const Step& step);
-
 }  // namespace coreai::compiler

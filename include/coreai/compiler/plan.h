@@ -180,6 +180,13 @@ struct Plan {
   std::vector<std::string> notes;  // what a pass reports
 };
 
+// Buffers that a step reads and writes.
+struct StepBuffers {
+  std::vector<int> reads, writes;
+};
+StepBuffers buffers_of(const Step& step);
+
+// The steps as a table or as JSON with bytes and multiply-adds, for extents of the plan's symbols in their order.
 std::string to_text(const Plan& plan, std::span<const std::int64_t> extents, bool json);
 
 }  // namespace coreai::compiler
