@@ -26,15 +26,51 @@ std::optional<NDArray> constant_array(const Graph& graph, ValueId id) {
   return array;
 }
 
+namespace {
+
+using ir::OpCode;
+
+// Dequantisations, transposes of matrices and widening casts stay: form_linear_layers reads the weight behind them as
+// the file stores it.
+bool stays_a_weight(const Graph& g, const Node& node) {
+  switch (node.code) {
+    case OpCode::kBlockwiseShiftScale:
+    case OpCode::kDequantize:
+    case OpCode::kLutToDense:
+      return true;
+    case OpCode::kTranspose:
+      return is_float(g.value(node.outputs[0]).dtype) && g.value(node.outputs[0]).shape.size() == 2;
+    case OpCode::kCast: {
+      const DType from = g.value(node.inputs[0]).dtype;
+      return (from == DType::kF16 || from == DType::kBF16) && g.value(node.outputs[0]).dtype == DType::kF32;
+    }
+    default:
+      return false;
+  }
+}
+
+// A constant operand, computed when it is a widening cast that was left in place.
+std::optional<NDArray> operand_array(const Graph& g, const OpEvaluator& evaluator, ValueId id) {
+  auto array = constant_array(g, id);
+  if (array) return array;
+  const Node* p = g.producer(id);
+  if (!p || p->kind != NodeKind::kOp || p->code != OpCode::kCast) return std::nullopt;
+  array = constant_array(g, p->inputs[0]);
+  if (!array || array->element_count() > kMaxFoldedElements) return std::nullopt;
+  return evaluator.evaluate(*p->source, std::span(&*array, 1)).at(0);
+}
+
+}  // namespace
+
 void fold_constants(Graph& graph, const OpEvaluator& evaluator) {
   for (const NodeId id : graph.order()) {
     Node& node = graph.node(id);
     if (node.kind != NodeKind::kOp || node.outputs.size() != 1 || !evaluator.supports(node.code)) continue;
     const Shape shape = graph.declared_shape(node.outputs[0]);
-    if (!shape.is_static() || shape.element_count() > kMaxFoldedElements) continue;
+    if (!shape.is_static() || shape.element_count() > kMaxFoldedElements || stays_a_weight(graph, node)) continue;
     std::vector<NDArray> operands;
     for (ValueId v : node.inputs) {
-      auto array = constant_array(graph, v);
+      auto array = operand_array(graph, evaluator, v);
       if (!array || array->element_count() > kMaxFoldedElements) break;
       operands.push_back(std::move(*array));
     }

@@ -6,11 +6,12 @@
 
 #include "coreai/base/error.h"
 #include "runtime/impl.h"
+#include "runtime/specialization_cache.h"
 
 namespace coreai {
 namespace {
 
-std::shared_ptr<detail::ModelImpl> specialise(std::unique_ptr<ir::Module> module,
+std::shared_ptr<detail::ModelImpl> specialise(std::unique_ptr<ir::Module> module, std::string asset_hash,
                                               const SpecializationOptions& options) {
   options.validate();
   if (options.compute_unit != ComputeUnitKind::kCpu) {
@@ -19,10 +20,24 @@ std::shared_ptr<detail::ModelImpl> specialise(std::unique_ptr<ir::Module> module
   }
   if (!module) throw InvalidArgumentError("there is no program", "AIModel::from_module");
   auto model = std::make_shared<detail::ModelImpl>();
-  model->module = std::move(module);
+  model->resources.module = std::move(module);
+  model->resources.asset_hash = std::move(asset_hash);
   model->options = options;
-  for (const ir::Graph& graph : model->module->functions()) model->functions.push_back(describe(graph));
+  for (const ir::Graph& graph : model->resources.module->functions()) model->functions.push_back(describe(graph));
   return model;
+}
+
+// The hash is computed when an asset is opened for the first time; later its inode, size and time of change vouch for
+// it.
+AIModelAsset open_checked(const std::filesystem::path& path, const SpecializationOptions& options) {
+  const SpecializationCache cache(options.cache_directory.empty() ? SpecializationCache::default_directory()
+                                                                  : options.cache_directory);
+  AIModelAsset asset = AIModelAsset::open(path, HashCheck::kSkip);
+  const std::filesystem::path program = path / "main.mlirb";
+  if (options.use_cache && !asset.hash_hex().empty() && cache.hash_is_known(program, asset.hash_hex())) return asset;
+  asset = AIModelAsset::open(path, HashCheck::kVerify);
+  if (options.use_cache) cache.remember_hash(program, asset.hash_hex());
+  return asset;
 }
 
 }  // namespace
@@ -30,13 +45,14 @@ std::shared_ptr<detail::ModelImpl> specialise(std::unique_ptr<ir::Module> module
 AIModel AIModel::load(const std::filesystem::path& asset, const SpecializationOptions& options) {
   options.validate();
   AIModel model;
-  model.impl_ = specialise(AIModelAsset::open(asset).load_module(), options);
+  const AIModelAsset opened = open_checked(asset, options);
+  model.impl_ = specialise(opened.load_module(), opened.hash_hex(), options);
   return model;
 }
 
 AIModel AIModel::from_module(std::unique_ptr<ir::Module> module, const SpecializationOptions& options) {
   AIModel model;
-  model.impl_ = specialise(std::move(module), options);
+  model.impl_ = specialise(std::move(module), {}, options);
   return model;
 }
 
@@ -65,9 +81,9 @@ InferenceFunction AIModel::load_function(std::string_view name) const {
   if (!loaded) {
     auto made = std::make_shared<detail::FunctionImpl>();
     made->descriptor = *descriptor;
-    for (const ir::Graph& graph : impl_->module->functions()) {
+    for (const ir::Graph& graph : impl_->resources.module->functions()) {
       if (graph.symbol() != name) continue;
-      made->executor = detail::make_executor(impl_->module, graph, *descriptor, impl_->options);
+      made->executor = detail::make_executor(impl_->resources, graph, *descriptor, impl_->options);
     }
     COREAI_INVARIANT(made->executor != nullptr);
     loaded = std::move(made);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "backend/cpu/executable.h"
+#include "backend/cpu/reference/evaluator.h"
 #include "coreai/base/error.h"
 #include "coreai/base/log.h"
 #include "coreai/base/mapped_file.h"
@@ -203,15 +204,15 @@ class CompiledExecutor final : public FunctionExecutor {
   FunctionDescriptor descriptor_;
 };
 
-cpu::PackedWeights load_or_pack(const Plan& plan, ThreadPool& pool, const SpecializationOptions& options,
-                                const SpecializationKey& key, cpu::Isa isa) {
-  const bool cached = options.use_cache && !key.asset_hash.empty();
+cpu::PackedWeights load_or_pack(const Plan& plan, const ExecutionResources& resources, const std::string& function,
+                                const SpecializationOptions& options, cpu::Isa isa) {
+  const bool cached = options.use_cache && !resources.asset_hash.empty();
   const SpecializationCache cache(options.cache_directory.empty() ? SpecializationCache::default_directory()
                                                                   : options.cache_directory);
   std::string passes;
   for (const std::string& p : options.disabled_passes) passes += p + ",";
   const std::string name =
-      fmt::format("coreai 1|{}|{}|{}|{}", key.asset_hash, key.function, cpu::isa_name(isa), passes);
+      fmt::format("coreai 1|{}|{}|{}|{}", resources.asset_hash, function, cpu::isa_name(isa), passes);
   const std::string digest = to_hex(sha256(std::as_bytes(std::span(name.data(), name.size()))));
   if (cached) {
     if (auto block = cache.load(digest)) {
@@ -222,7 +223,7 @@ cpu::PackedWeights load_or_pack(const Plan& plan, ThreadPool& pool, const Specia
       }
     }
   }
-  auto packed = cpu::PackedWeights::pack(plan, pool, [&](double share) {
+  auto packed = cpu::PackedWeights::pack(plan, *resources.pool, [&](double share) {
     if (options.progress) options.progress(share, "packing weights", options.progress_user);
   });
   if (cached) cache.store(digest, packed.bytes());
@@ -232,21 +233,19 @@ cpu::PackedWeights load_or_pack(const Plan& plan, ThreadPool& pool, const Specia
 }  // namespace
 
 std::unique_ptr<FunctionExecutor> make_compiled_executor(Plan plan, std::unique_ptr<FunctionExecutor> reference,
-                                                         std::shared_ptr<const compiler::OpEvaluator> evaluator,
-                                                         std::shared_ptr<const ir::Module> module,
+                                                         ExecutionResources& resources,
                                                          const FunctionDescriptor& descriptor,
-                                                         const SpecializationOptions& options,
-                                                         const SpecializationKey& key) {
+                                                         const SpecializationOptions& options) {
   auto executable = std::make_shared<cpu::Executable>();
   executable->threads = options.threads > 0 ? options.threads : available_cores();
   executable->isa = cpu::detect_isa();
   executable->digits = digits_of(options.precision);
-  executable->evaluator = std::move(evaluator);
-  auto pool = std::make_shared<ThreadPool>(executable->threads);
-  executable->weights = load_or_pack(plan, *pool, options, key, executable->isa);
+  executable->evaluator = &cpu::reference_evaluator();
+  if (!resources.pool) resources.pool = std::make_shared<ThreadPool>(executable->threads);
+  executable->weights = load_or_pack(plan, resources, descriptor.name, options, executable->isa);
   executable->plan = std::move(plan);
-  return std::make_unique<CompiledExecutor>(std::move(executable), std::move(pool), std::move(reference),
-                                            std::move(module), descriptor);
+  return std::make_unique<CompiledExecutor>(std::move(executable), resources.pool, std::move(reference),
+                                            resources.module, descriptor);
 }
 
 }  // namespace coreai::detail

@@ -9,6 +9,7 @@
 
 #include "coreai/asset/asset.h"
 #include "coreai/base/ndarray.h"
+#include "coreai/base/thread_pool.h"
 #include "coreai/runtime/specialization_options.h"
 
 namespace coreai::detail {
@@ -56,8 +57,15 @@ class FunctionExecutor {
   virtual std::string kind() const = 0;
 };
 
+// Shared by the functions of a model.
+struct ExecutionResources {
+  std::shared_ptr<const ir::Module> module;
+  std::shared_ptr<ThreadPool> pool;  // made with the first compiled function
+  std::string asset_hash;            // hex; empty for a program in memory, whose packed weights are not kept
+};
+
 // The executor for the options' precision. Throws UnsupportedError, VerificationError.
-std::unique_ptr<FunctionExecutor> make_executor(std::shared_ptr<const ir::Module> module, const ir::Graph& graph,
+std::unique_ptr<FunctionExecutor> make_executor(ExecutionResources& resources, const ir::Graph& graph,
                                                 const FunctionDescriptor& descriptor,
                                                 const SpecializationOptions& options);
 

@@ -24,7 +24,7 @@ struct InvocationImpl {
 };
 
 struct ModelImpl {
-  std::shared_ptr<const ir::Module> module;
+  ExecutionResources resources;
   SpecializationOptions options;
   std::vector<FunctionDescriptor> functions;
   std::mutex mutex;  // guards `loaded`

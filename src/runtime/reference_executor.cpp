@@ -155,13 +155,4 @@ std::string ReferenceExecutor::plan_text(std::span<const std::int64_t>, bool jso
   return json ? nlohmann::ordered_json{{"kind", reason_}, {"steps", steps}}.dump(2) : text;
 }
 
-std::unique_ptr<FunctionExecutor> make_executor(std::shared_ptr<const ir::Module> module, const ir::Graph& graph,
-                                                const FunctionDescriptor& descriptor,
-                                                const SpecializationOptions& options) {
-  const std::string reason =
-      fmt::format("op by op: {}", options.precision == Precision::kStrict ? "precision strict asks for it"
-                                                                          : "no compiled form is built in");
-  return std::make_unique<ReferenceExecutor>(std::move(module), graph, descriptor, reason);
-}
-
 }  // namespace coreai::detail

@@ -22,7 +22,7 @@ namespace coreai::cpu {
 struct Executable {
   compiler::Plan plan;
   PackedWeights weights;
-  std::shared_ptr<const compiler::OpEvaluator> evaluator;
+  const compiler::OpEvaluator* evaluator = nullptr;  // outlives every executable
   Digits digits = Digits::kFaithful;
   Isa isa = Isa::kPortable;
   int threads = 1;
