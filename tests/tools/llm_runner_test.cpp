@@ -53,8 +53,9 @@ class LlmRunner : public testing::Test {
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir_ / "out"), slurp(dir_ / "err")};
   }
-  Result run(const std::string& arguments, const std::string& variant = "q4") {
-    return shell("$RUNNER --model '" + (kFixtures / variant).string() + "' --threads 1 " + arguments);
+  Result run(const std::string& arguments, const std::string& variant = "q4", int threads = 1) {
+    return shell("$RUNNER --model '" + (kFixtures / variant).string() + "' --threads " + std::to_string(threads) + " " +
+                 arguments);
   }
   fs::path dir_;
 };
@@ -105,8 +106,10 @@ TEST_F(LlmRunner, PromptsComeFromFilesStdinAndIds) {
 TEST_F(LlmRunner, TheSeedFixesASampledAnswer) {
   const std::string sampled =
       "--prompt-ids 1,2,3 --max-tokens 12 --temperature 1.5 --top-k 50 --top-p 0.95 --min-p 0.01 --json";
-  const auto ids = [&](const std::string& more) { return Json::parse(run(sampled + more).out).at("token_ids"); };
-  EXPECT_EQ(ids(" --seed 5"), ids(" --seed 5 --threads 2"));
+  const auto ids = [&](const std::string& more, int threads = 1) {
+    return Json::parse(run(sampled + more, "q4", threads).out).at("token_ids");
+  };
+  EXPECT_EQ(ids(" --seed 5"), ids(" --seed 5", 2));
   EXPECT_NE(ids(" --seed 5"), ids(" --seed 6"));
   const Json drawn = Json::parse(run(sampled).out);
   EXPECT_EQ(ids(" --seed " + drawn.at("seed").dump()), drawn.at("token_ids"));

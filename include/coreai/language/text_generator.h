@@ -17,9 +17,9 @@
 namespace coreai {
 
 struct PromptOptions {
-  std::string system;  // text of a system message before the prompt; empty = none
-  bool raw = false;    // encode the prompt as it is, without the chat template
-  ChatTemplateOptions chat;
+  std::string system = {};  // text of a system message before the prompt; empty = none
+  bool raw = false;         // encode the prompt as it is, without the chat template
+  ChatTemplateOptions chat = {};
 };
 
 // A prompt ready for the engine.
