@@ -13,7 +13,7 @@
 #include "coreai/base/error.h"
 #include "coreai/base/mapped_file.h"
 #include "coreai/language/text_generator.h"
-#include "llm-runner/interrupt.h"
+#include "common/interrupt.h"
 #include "llm-runner/npy_writer.h"
 #include "llm-runner/options.h"
 

@@ -1,4 +1,4 @@
-#include "llm-runner/interrupt.h"
+#include "common/interrupt.h"
 
 #include <pthread.h>
 #include <unistd.h>
