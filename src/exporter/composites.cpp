@@ -190,21 +190,20 @@ V Composites::future_mask(V query_length, V key_length) {
   return ops_.same(OpCode::kNot, ops_.greater(keys, queries));
 }
 
-// The same, and false where the key is `window` or more positions behind the query.
+// The same, and false where the key is `window` or more positions behind the query. The reference's exporter subtracts
+// from the offset instead; its interpreter fails on that form from the fourth windowed layer on, not on this one.
 V Composites::window_mask(V query_length, V key_length, std::int64_t window) {
   ir::Builder& builder = ops_.builder();
   const ir::TypeRef vector = builder.context().tensor_type(DType::kSI32, Shape{kDynamic});
   V empty = builder.constant_u32({});
-  V zero = builder.scalar_i32(0), one = builder.scalar_i32(1);
-  const auto count = [&](V length) {
-    return builder.op1(OpCode::kRange, {zero, ops_.reshape(length, empty, Shape{}), one}, vector);
-  };
-  V queries = ops_.expand(count(query_length), 1);
-  V keys = ops_.expand(count(key_length), 0);
-  V offset = ops_.sub(key_length, query_length);
-  const auto not_after = [&](V shift) { return ops_.same(OpCode::kNot, ops_.greater(ops_.sub(keys, shift), queries)); };
-  V behind = not_after(ops_.sub(offset, builder.scalar_i32(static_cast<std::int32_t>(window))));
-  V seen = not_after(offset);
+  V start = ops_.reshape(ops_.sub(key_length, query_length), empty, Shape{});
+  V end = ops_.reshape(key_length, empty, Shape{});
+  V one = builder.scalar_i32(1);
+  V queries = ops_.expand(builder.op1(OpCode::kRange, {start, end, one}, vector), 1);
+  V keys = ops_.expand(builder.op1(OpCode::kRange, {builder.scalar_i32(0), end, one}, vector), 0);
+  V seen = ops_.same(OpCode::kNot, ops_.greater(keys, queries));
+  V shifted = ops_.add(keys, builder.scalar_i32(static_cast<std::int32_t>(window)));
+  V behind = ops_.same(OpCode::kNot, ops_.greater(shifted, queries));
   return ops_.binary(OpCode::kBroadcastingLogicalXor, seen, behind);
 }
 
