@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "common/interrupt.h"
 #include "common/tool.h"
 #include "coreai/base/error.h"
 #include "coreai/base/mapped_file.h"
 #include "coreai/language/text_generator.h"
-#include "common/interrupt.h"
 #include "llm-runner/npy_writer.h"
 #include "llm-runner/options.h"
 
