@@ -11,6 +11,13 @@
 
 #include "backend/cpu/attention.h"
 
+// Loops over arrays that must become registers: left to itself GCC 12 keeps some of them in memory.
+#if defined(__clang__)
+#define COREAI_UNROLL _Pragma("unroll")
+#else
+#define COREAI_UNROLL _Pragma("GCC unroll 8")
+#endif
+
 namespace coreai::cpu {
 namespace {
 
@@ -43,35 +50,36 @@ void score_tile(const float* q, std::int64_t dim, const T* k, float* p, const ch
   constexpr int kWide = kWanted * V::kLanes <= kTile ? kWanted : static_cast<int>(kTile) / V::kLanes;
   for (std::int64_t c = 0; c < kTile; c += kWide * V::kLanes) {
     V sum[kRows][kWide];
-    for (int r = 0; r < kRows; ++r) {
-      for (int j = 0; j < kWide; ++j) sum[r][j] = zero();
+    COREAI_UNROLL for (int r = 0; r < kRows; ++r) {
+      COREAI_UNROLL for (int j = 0; j < kWide; ++j) sum[r][j] = zero();
     }
     const T* at = k + c;
     const float* x = q;
     for (std::int64_t d = 0; d < dim; ++d, at += kTile, ++x) {
       if (next != nullptr) {
-        for (std::int64_t offset = 0; offset < next_step; offset += 64) prefetch(next + offset);
+        prefetch(next);
+        for (std::int64_t offset = 64; offset < next_step; offset += 64) prefetch(next + offset);
         next += next_step;
       }
       if constexpr (kRows < kWide) {
         V row[kRows];
-        for (int r = 0; r < kRows; ++r) row[r] = splat(x[r * dim]);
-        for (int j = 0; j < kWide; ++j) {
+        COREAI_UNROLL for (int r = 0; r < kRows; ++r) row[r] = splat(x[r * dim]);
+        COREAI_UNROLL for (int j = 0; j < kWide; ++j) {
           const V key = load_element(at + j * V::kLanes);
-          for (int r = 0; r < kRows; ++r) sum[r][j] = fma(row[r], key, sum[r][j]);
+          COREAI_UNROLL for (int r = 0; r < kRows; ++r) sum[r][j] = fma(row[r], key, sum[r][j]);
         }
       } else {
         V key[kWide];
-        for (int j = 0; j < kWide; ++j) key[j] = load_element(at + j * V::kLanes);
-        for (int r = 0; r < kRows; ++r) {
+        COREAI_UNROLL for (int j = 0; j < kWide; ++j) key[j] = load_element(at + j * V::kLanes);
+        COREAI_UNROLL for (int r = 0; r < kRows; ++r) {
           const V row = splat(x[r * dim]);
-          for (int j = 0; j < kWide; ++j) sum[r][j] = fma(row, key[j], sum[r][j]);
+          COREAI_UNROLL for (int j = 0; j < kWide; ++j) sum[r][j] = fma(row, key[j], sum[r][j]);
         }
       }
     }
     next = nullptr;
-    for (int r = 0; r < kRows; ++r) {
-      for (int j = 0; j < kWide; ++j) store(p + r * kBlock + c + j * V::kLanes, sum[r][j]);
+    COREAI_UNROLL for (int r = 0; r < kRows; ++r) {
+      COREAI_UNROLL for (int j = 0; j < kWide; ++j) store(p + r * kBlock + c + j * V::kLanes, sum[r][j]);
     }
   }
 }
@@ -81,32 +89,33 @@ template <typename T, int kRows, int kWide>
 void weigh_columns(const float* p, const T* v, std::int64_t v_stride, std::int64_t count, float* acc,
                    std::int64_t acc_stride, const char* next, std::int64_t next_step) {
   V sum[kRows][kWide];
-  for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kWide; ++j) sum[r][j] = load(acc + r * acc_stride + j * V::kLanes);
+  COREAI_UNROLL for (int r = 0; r < kRows; ++r) {
+    COREAI_UNROLL for (int j = 0; j < kWide; ++j) sum[r][j] = load(acc + r * acc_stride + j * V::kLanes);
   }
   for (std::int64_t i = 0; i < count; ++i, v += v_stride, ++p) {
     if (next != nullptr) {
-      for (std::int64_t offset = 0; offset < next_step; offset += 64) prefetch(next + offset);
+      prefetch(next);
+      for (std::int64_t offset = 64; offset < next_step; offset += 64) prefetch(next + offset);
       next += next_step;
     }
     if constexpr (kRows < kWide) {
       V weight[kRows];
-      for (int r = 0; r < kRows; ++r) weight[r] = splat(p[r * kBlock]);
-      for (int j = 0; j < kWide; ++j) {
+      COREAI_UNROLL for (int r = 0; r < kRows; ++r) weight[r] = splat(p[r * kBlock]);
+      COREAI_UNROLL for (int j = 0; j < kWide; ++j) {
         const V value = load_element(v + j * V::kLanes);
-        for (int r = 0; r < kRows; ++r) sum[r][j] = fma(weight[r], value, sum[r][j]);
+        COREAI_UNROLL for (int r = 0; r < kRows; ++r) sum[r][j] = fma(weight[r], value, sum[r][j]);
       }
     } else {
       V value[kWide];
-      for (int j = 0; j < kWide; ++j) value[j] = load_element(v + j * V::kLanes);
-      for (int r = 0; r < kRows; ++r) {
+      COREAI_UNROLL for (int j = 0; j < kWide; ++j) value[j] = load_element(v + j * V::kLanes);
+      COREAI_UNROLL for (int r = 0; r < kRows; ++r) {
         const V weight = splat(p[r * kBlock]);
-        for (int j = 0; j < kWide; ++j) sum[r][j] = fma(weight, value[j], sum[r][j]);
+        COREAI_UNROLL for (int j = 0; j < kWide; ++j) sum[r][j] = fma(weight, value[j], sum[r][j]);
       }
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kWide; ++j) store(acc + r * acc_stride + j * V::kLanes, sum[r][j]);
+  COREAI_UNROLL for (int r = 0; r < kRows; ++r) {
+    COREAI_UNROLL for (int j = 0; j < kWide; ++j) store(acc + r * acc_stride + j * V::kLanes, sum[r][j]);
   }
 }
 
@@ -204,7 +213,7 @@ void open_chunk(const AttentionArgs& args, const AttentionRows& rows, std::byte*
     float* to = c.q + r * args.head_dim;
     for (std::int64_t d = 0; d < args.head_dim; d += V::kLanes) {
       const int n = static_cast<int>(low(V::kLanes, args.head_dim - d));
-      store_n(to + d, load_n(from + d, n) * splat(args.scale), n);
+      store_part(to + d, load_part(from + d, n) * splat(args.scale), n);
     }
     c.hi[r] = args.causal ? high(0, low(args.length, query + shift + 1)) : args.length;
     c.lo[r] = args.window > 0 ? low(c.hi[r], high(0, query + shift - args.window + 1)) : 0;
@@ -419,7 +428,7 @@ void finish_row(const AttentionArgs& args, std::int64_t head, Joined j, const fl
   const V factor = splat(j.sum == 0.0f ? 0.0f : scale / j.sum);
   for (std::int64_t d = 0; d < args.value_dim; d += V::kLanes) {
     const int n = static_cast<int>(low(V::kLanes, args.value_dim - d));
-    store_n(out + d, load(joined + d) * factor, n);
+    store_part(out + d, load(joined + d) * factor, n);
   }
 }
 

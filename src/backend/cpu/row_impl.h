@@ -10,17 +10,6 @@
 namespace coreai::cpu {
 namespace {
 
-inline V load_part(const float* p, int n) {
-  return n == V::kLanes ? load(p) : load_n(p, n);
-}
-inline void store_part(float* p, V a, int n) {
-  if (n == V::kLanes) {
-    store(p, a);
-  } else {
-    store_n(p, a, n);
-  }
-}
-
 // fn(part, offset, lanes) over n elements: element i belongs to lane i % 16 of a V16.
 template <typename Fn>
 inline void each_part(std::int64_t n, Fn fn) {

@@ -15,6 +15,18 @@ constexpr float kLog2e = 1.44269504f;
 constexpr float kLn2High = 0.693145752f, kLn2Low = 1.42860677e-6f;
 constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
 
+// Masked accesses cost tens of cycles on some CPUs: only where a vector is not whole.
+inline V load_part(const float* p, int n) {
+  return n == V::kLanes ? load(p) : load_n(p, n);
+}
+inline void store_part(float* p, V a, int n) {
+  if (n == V::kLanes) {
+    store(p, a);
+  } else {
+    store_n(p, a, n);
+  }
+}
+
 template <std::size_t kCount>
 inline V polynomial(V x, const float (&c)[kCount]) {
   V p = splat(c[kCount - 1]);

@@ -397,7 +397,8 @@ TEST(RowKernels, TopKIsSortedWithTheLowerIndexFirst) {
     const auto value = [&](std::int32_t i) {
       return std::isnan(x[static_cast<std::size_t>(i)]) ? -INFINITY : x[static_cast<std::size_t>(i)];
     };
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return value(a) > value(b); });
+    std::sort(order.begin(), order.end(),
+              [&](std::int32_t a, std::int32_t b) { return value(a) > value(b) || (value(a) == value(b) && a < b); });
     for (const std::int64_t k : {0, 1, 3, 40, 5000}) {
       std::vector<std::int32_t> indices(static_cast<std::size_t>(std::min(k, n)));
       std::vector<float> values(indices.size());
