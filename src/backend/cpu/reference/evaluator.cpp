@@ -281,14 +281,20 @@ Kernel kernel_of(OpCode code) {
   return nullptr;
 }
 
-// Operands that every kernel may index without a check.
+// Operands that every kernel may index without a check: those of the signature that are not variadic.
 std::size_t least_operands(const ir::OpInfo& info) {
   std::size_t count = 0;
-  std::size_t at = 0;
-  while (at < info.operands.size()) {
-    const std::size_t end = std::min(info.operands.find(", ", at), info.operands.size());
-    if (info.operands.substr(at, end - at).find("...") == std::string_view::npos) ++count;
-    at = end + 2;
+  bool variadic = false;
+  int depth = 0;
+  for (std::size_t i = 0; i < info.operands.size(); ++i) {
+    const char c = info.operands[i];
+    if (c == '[') ++depth;
+    if (c == ']') --depth;
+    if (info.operands.substr(i, 3) == "...") variadic = true;
+    const bool ends = i + 1 == info.operands.size() || (depth == 0 && info.operands[i + 1] == ',');
+    if (!ends) continue;
+    count += variadic ? 0 : 1;
+    variadic = false;
   }
   return count;
 }

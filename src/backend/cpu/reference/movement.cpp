@@ -208,13 +208,15 @@ Results shrink_dims_kernel(const Call& call) {
 
 Results concat_kernel(const Call& call) {
   if (call.in.size() < 2) call.shape_error("there is nothing to join");
-  const NDArray& first = call.input(1);
+  // Exporters build shapes from scalars and vectors of one element alike.
+  std::vector<NDArray> parts;
+  for (const NDArray& x : call.in.subspan(1)) parts.push_back(x.shape().rank() == 0 ? x.reshaped(Shape{1}) : x);
+  const NDArray& first = parts.front();
   const std::size_t rank = first.shape().rank();
   const std::size_t axis = axis_index(call, int_scalar(call, 0), rank);
   Shape shape = first.shape();
   shape[axis] = 0;
-  for (std::size_t i = 1; i < call.in.size(); ++i) {
-    const NDArray& x = call.input(i);
+  for (const NDArray& x : parts) {
     if (x.dtype() != first.dtype()) call.unsupported("the operands differ in element type");
     if (x.shape().rank() != rank) call.shape_error("the operands differ in rank");
     for (std::size_t d = 0; d < rank; ++d) {
@@ -227,9 +229,9 @@ Results concat_kernel(const Call& call) {
   const std::int64_t outer = extent_product(shape, 0, axis);
   const std::int64_t row = extent_product(shape, axis, rank) * width;
   std::int64_t offset = 0;
-  for (std::size_t i = 1; i < call.in.size(); ++i) {
-    const RawElements from(call.input(i));
-    const std::int64_t piece = extent_product(call.input(i).shape(), axis, rank) * width;
+  for (const NDArray& x : parts) {
+    const RawElements from(x);
+    const std::int64_t piece = extent_product(x.shape(), axis, rank) * width;
     for (std::int64_t o = 0; o < outer && piece > 0; ++o) {
       std::memcpy(out.data() + o * row + offset, from.data + o * piece, static_cast<std::size_t>(piece));
     }

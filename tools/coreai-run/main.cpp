@@ -1,0 +1,52 @@
+// coreai-run: calls a function of an asset with arrays from .npy files, replays recorded calls, records them.
+#include "common/tool.h"
+#include "coreai-run/options.h"
+
+namespace coreai::tools {
+namespace {
+
+void add_options(CLI::App& app, CoreaiRunOptions& options) {
+  app.add_option("asset", options.asset, "the .aimodel folder; with --check, used in place of the one the files name");
+  app.add_option("--precision", options.precision,
+                 "faithful, exact, strict or fast (default: faithful, strict with --check)");
+  app.add_option("--function", options.function, "function to call")->capture_default_str();
+  app.add_option("--input", options.inputs, "name=file.npy, once per input");
+  app.add_option("--state", options.states, "name=file.npy or name=zeros:1x2x3; a static state starts at zero");
+  app.add_option("--output-dir", options.output_directory, "write outputs and states there as .npy files");
+  app.add_option("--check", options.checks, "replay files of recorded calls")->expected(1, -1);
+  app.add_option("--case", options.case_name, "with --check: only this case; with --record: the case's name");
+  app.add_option("--record", options.record, "add this call to a file of recorded calls");
+  app.add_option("--rtol", options.rtol, "with --record: relative tolerance of the case")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--atol", options.atol, "with --record: absolute tolerance of the case")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--json", options.json, "the report as JSON");
+}
+
+int wrong_usage(const char* message) {
+  print_error(message);
+  return kWrongUsage;
+}
+
+int run(const CoreaiRunOptions& options) {
+  const bool call_options = !options.inputs.empty() || !options.states.empty() || !options.record.empty() ||
+                            !options.output_directory.empty();
+  if (!options.checks.empty()) {
+    if (call_options) return wrong_usage("--check takes no --input, --state, --output-dir and --record");
+    return run_checks(options);
+  }
+  if (options.asset.empty()) return wrong_usage("an asset or --check is needed");
+  if (!options.case_name.empty() && options.record.empty()) return wrong_usage("--case needs --check or --record");
+  return run_asset(options);
+}
+
+}  // namespace
+}  // namespace coreai::tools
+
+int main(int argc, char** argv) {
+  CLI::App app("Calls a function of a Core AI asset, or replays recorded calls.", "coreai-run");
+  coreai::tools::CoreaiRunOptions options;
+  coreai::tools::add_options(app, options);
+  coreai::tools::add_common_options(app, options.common);
+  return coreai::tools::run_tool(app, argc, argv, [&options] { return coreai::tools::run(options); });
+}

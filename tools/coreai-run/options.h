@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/tool.h"
+
+namespace coreai::tools {
+
+struct CoreaiRunOptions {
+  std::string asset;  // empty: --check files name their own
+  std::string precision;
+  std::string function = "main";
+  std::vector<std::string> inputs, states;  // name=file.npy; a state may be name=zeros:1x2x3
+  std::string output_directory;
+  std::vector<std::string> checks;
+  std::string case_name;
+  std::string record;
+  double rtol = 0, atol = 0;  // written by --record
+  bool json = false;
+  CommonOptions common;
+};
+
+int run_asset(const CoreaiRunOptions& options);
+int run_checks(const CoreaiRunOptions& options);
+
+}  // namespace coreai::tools
