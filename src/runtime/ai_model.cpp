@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "coreai/base/error.h"
+#include "coreai/ir/verifier.h"
 #include "runtime/impl.h"
 #include "runtime/specialization_cache.h"
 
@@ -27,30 +28,33 @@ std::shared_ptr<detail::ModelImpl> specialise(std::unique_ptr<ir::Module> module
   return model;
 }
 
-// The hash is computed when an asset is opened for the first time; later its inode, size and time of change vouch for
-// it.
-AIModelAsset open_checked(const std::filesystem::path& path, const SpecializationOptions& options) {
+// Hash and rules of the dialect are checked when an asset is opened for the first time; later its inode, size and time
+// of change vouch for it.
+std::shared_ptr<detail::ModelImpl> open_and_specialise(const std::filesystem::path& path,
+                                                       const SpecializationOptions& options) {
+  options.validate();
   const SpecializationCache cache(options.cache_directory.empty() ? SpecializationCache::default_directory()
                                                                   : options.cache_directory);
   AIModelAsset asset = AIModelAsset::open(path, HashCheck::kSkip);
   const std::filesystem::path program = path / "main.mlirb";
-  if (options.use_cache && !asset.hash_hex().empty() && cache.hash_is_known(program, asset.hash_hex())) return asset;
-  asset = AIModelAsset::open(path, HashCheck::kVerify);
-  if (options.use_cache) cache.remember_hash(program, asset.hash_hex());
-  return asset;
+  const bool known = options.use_cache && !asset.hash_hex().empty() && cache.hash_is_known(program, asset.hash_hex());
+  if (!known) asset = AIModelAsset::open(path, HashCheck::kVerify);
+  std::unique_ptr<ir::Module> module = asset.load_module();
+  if (!known) ir::verify(*module);
+  if (!known && options.use_cache) cache.remember_hash(program, asset.hash_hex());
+  return specialise(std::move(module), asset.hash_hex(), options);
 }
 
 }  // namespace
 
 AIModel AIModel::load(const std::filesystem::path& asset, const SpecializationOptions& options) {
-  options.validate();
   AIModel model;
-  const AIModelAsset opened = open_checked(asset, options);
-  model.impl_ = specialise(opened.load_module(), opened.hash_hex(), options);
+  model.impl_ = open_and_specialise(asset, options);
   return model;
 }
 
 AIModel AIModel::from_module(std::unique_ptr<ir::Module> module, const SpecializationOptions& options) {
+  if (module) ir::verify(*module);
   AIModel model;
   model.impl_ = specialise(std::move(module), {}, options);
   return model;

@@ -17,6 +17,12 @@ namespace {
 namespace fs = std::filesystem;
 const fs::path kFixtures = COREAI_FIXTURE_DIR;
 
+CheckOptions without_cache() {
+  CheckOptions options;
+  options.specialization.use_cache = false;
+  return options;
+}
+
 // The wheel folded these slices away when it wrote the asset: the program returns its input, so that no runtime can
 // give what is recorded.
 const std::set<std::string> kNotInTheFile = {"slice_revall", "slice_revm1"};
@@ -31,7 +37,7 @@ TEST(OpGoldens, EveryCaseGivesWhatIsRecorded) {
   std::size_t advisory_failed = 0;
   for (const auto& entry : fs::directory_iterator(kFixtures / "op_goldens")) {
     if (entry.path().extension() != ".json") continue;
-    const CheckReport report = check_recorded_calls(entry.path());
+    const CheckReport report = check_recorded_calls(entry.path(), without_cache());
     const auto json = nlohmann::json::parse(read_text_file(entry.path()));
     for (std::size_t i = 0; i < report.cases.size(); ++i) {
       const CaseResult& result = report.cases[i];
@@ -65,7 +71,7 @@ TEST(OpGoldens, EveryCaseGivesWhatIsRecorded) {
 class GenuineBundle : public testing::TestWithParam<std::string> {};
 
 TEST_P(GenuineBundle, RecordedCallsPassInStrict) {
-  const CheckReport report = check_recorded_calls(kFixtures / "genuine" / GetParam() / "cases.json");
+  const CheckReport report = check_recorded_calls(kFixtures / "genuine" / GetParam() / "cases.json", without_cache());
   EXPECT_GT(report.passed, 0u);
   EXPECT_EQ(report.failed, 0u);
   double worst = 0, share = 0;
@@ -108,6 +114,7 @@ TEST_F(RecordedCalls, WhatIsRecordedIsReplayed) {
   const fs::path asset = kFixtures / "tiny_llm/q4/tiny-llama-random-q4.aimodel";
   SpecializationOptions strict;
   strict.precision = Precision::kStrict;
+  strict.use_cache = false;
   const InferenceFunction function = AIModel::load(asset, strict).load_function();
   RecordedCall call;
   call.asset = asset;
@@ -131,11 +138,11 @@ TEST_F(RecordedCalls, WhatIsRecordedIsReplayed) {
   call.case_name = "second";
   record_call(file, call);
   EXPECT_THROW(record_call(file, call), InvalidArgumentError);
-  const CheckReport report = check_recorded_calls(file);
+  const CheckReport report = check_recorded_calls(file, without_cache());
   EXPECT_EQ(report.passed, 2u);
   EXPECT_EQ(report.failed, 0u);
   EXPECT_EQ(report.cases[0].worst_error, 0.0);
-  CheckOptions one;
+  CheckOptions one = without_cache();
   one.case_name = "second";
   EXPECT_EQ(check_recorded_calls(file, one).cases.size(), 1u);
   one.case_name = "third";
@@ -146,7 +153,7 @@ TEST_F(RecordedCalls, WhatIsRecordedIsReplayed) {
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(text);
   json["cases"][0]["calls"][0]["outputs"][0]["shape"][1] = 2;
   std::ofstream(file) << json.dump();
-  EXPECT_THROW(check_recorded_calls(file), MalformedError);
+  EXPECT_THROW(check_recorded_calls(file, without_cache()), MalformedError);
   fs::path side = folder_ / "recorded.bin";
   std::ofstream(file) << text;
   std::fstream bytes(side, std::ios::in | std::ios::out | std::ios::binary);
@@ -154,7 +161,7 @@ TEST_F(RecordedCalls, WhatIsRecordedIsReplayed) {
   bytes.seekp(offset + 3);
   bytes.put('\x7e');
   bytes.close();
-  EXPECT_EQ(check_recorded_calls(file).failed, 1u);
+  EXPECT_EQ(check_recorded_calls(file, without_cache()).failed, 1u);
 }
 
 TEST_F(RecordedCalls, RefusesFilesThatBreakTheFormat) {

@@ -65,6 +65,7 @@ class TinyLlm : public testing::TestWithParam<Form> {
   static InferenceFunction function() {
     SpecializationOptions options;
     options.precision = Precision::kStrict;
+    options.use_cache = false;
     return AIModel::load(kFolder / GetParam().name / GetParam().asset, options).load_function();
   }
 };
