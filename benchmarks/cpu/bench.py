@@ -143,10 +143,11 @@ class Bench:
 
 
 def find_gguf():
-    found = sorted((ROOT / "models").rglob("*[sS]mol*135*.gguf"))
-    if not found:
-        raise Absent(f"no SmolLM2 GGUF under {ROOT / 'models'}: run scripts/models, or give --gguf")
-    return str(found[0])
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    path = cache / "coreai" / "checkpoints" / "smollm2-135m-instruct.q4_1.gguf"
+    if not path.exists():
+        raise Absent(f"{path} is absent: run scripts/models, or give --gguf")
+    return str(path)
 
 
 def main():

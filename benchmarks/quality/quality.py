@@ -6,6 +6,7 @@ Needs: numpy, gguf (benchmarks/quality/run makes the environment).
 """
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -26,8 +27,8 @@ PROMPT_MARGIN = 0.1    # a first difference is forgiven where the reference's tw
 GOLDEN_MARGIN = 0.02   # the same for the golden continuations
 
 MODELS = {
-    "smollm2": {"bundle": "smollm2-135m", "gguf": "*[sS]mol*135*.gguf"},
-    "gemma3": {"bundle": "gemma3-270m", "gguf": "*gemma*3*270m*.gguf"},
+    "smollm2": {"bundle": "smollm2-135m", "gguf": "smollm2-135m-instruct.q4_1.gguf"},
+    "gemma3": {"bundle": "gemma3-270m", "gguf": "gemma-3-270m.q4_k_m.gguf"},
 }
 
 
@@ -136,10 +137,11 @@ def find_gguf(args, name):
     given = getattr(args, f"{name}_gguf")
     if given:
         return given
-    found = sorted((ROOT / "models").rglob(MODELS[name]["gguf"]))
-    if not found:
-        raise Absent(f"no {MODELS[name]['gguf']} under {ROOT / 'models'}: run scripts/models, or give --{name}-gguf")
-    return str(found[0])
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    path = cache / "coreai" / "checkpoints" / MODELS[name]["gguf"]
+    if not path.exists():
+        raise Absent(f"{path} is absent: run scripts/models, or give --{name}-gguf")
+    return str(path)
 
 
 def measure(args, name, report):
