@@ -4,6 +4,7 @@
 
 #include "coreai/asset/asset.h"
 #include "coreai/base/error.h"
+#include "coreai/ir/verifier.h"
 
 namespace coreai {
 namespace {
@@ -141,7 +142,9 @@ std::unique_ptr<ir::Module> AIModelAsset::load_module() const {
   const std::span<const std::byte> bytes = program_->bytes();
   // The mapping is read-only; Storage hands out a mutable pointer only to writable storage.
   auto storage = Storage::borrow(const_cast<std::byte*>(bytes.data()), bytes.size(), /*writable=*/false, program_);
-  return read_bytecode(std::move(storage), program_->path().string());
+  auto module = read_bytecode(std::move(storage), program_->path().string());
+  ir::verify(*module);
+  return module;
 }
 
 }  // namespace coreai

@@ -9,6 +9,7 @@
 
 #include "bytecode_writer.h"
 #include "coreai/base/error.h"
+#include "coreai/ir/verifier.h"
 
 namespace coreai {
 namespace {
@@ -118,6 +119,7 @@ void save_asset(const ir::Module& module, const std::filesystem::path& path, con
   if (fs::exists(target, ignored)) {
     throw IoError("the asset exists already", target.string(), EEXIST, "Remove it or choose another name");
   }
+  ir::verify(module);
   const asset::BytecodeImage image(module, options);
   StagingFolder staging(target);
   HashingFile program(staging.path() / "main.mlirb");

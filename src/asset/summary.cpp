@@ -1,10 +1,8 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <unordered_set>
 
 #include "coreai/asset/asset.h"
-#include "coreai/base/error.h"
+#include "coreai/ir/printer.h"
 
 namespace coreai {
 namespace {
@@ -13,18 +11,10 @@ using ir::Block;
 using ir::Op;
 using ir::OpCode;
 
-std::string type_text(ir::TypeRef type) {
-  if (type->is_handle()) return fmt::format("!coreai.handle<{}>", type_text(type->handle_inner()));
-  if (type->is_token()) return "!coreai.token";
-  if (!type->is_tensor()) return std::string(ir::type_info(type->code()).disk_name);
-  const std::string dims = type->shape().to_string();
-  return fmt::format("tensor<{}{}{}>", dims, dims.empty() ? "" : "x", dtype_name(type->dtype()));
-}
-
 ValueDescriptor describe_value(std::string name, ir::TypeRef type) {
   ValueDescriptor value;
   value.name = std::move(name);
-  value.type_name = type_text(type);
+  value.type_name = ir::to_text(type);
   if (type->is_tensor() || type->is_handle()) {
     value.dtype = type->dtype();
     value.shape = type->shape();

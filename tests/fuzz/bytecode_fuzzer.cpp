@@ -7,6 +7,8 @@
 
 #include "coreai/asset/asset.h"
 #include "coreai/base/error.h"
+#include "coreai/ir/printer.h"
+#include "coreai/ir/verifier.h"
 
 namespace {
 
@@ -41,9 +43,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   look_at_constants(module->body());
-  try {
-    coreai::summarize(*module);
-  } catch (const coreai::Error&) {
+  for (const auto& look : {+[](const coreai::ir::Module& m) { coreai::summarize(m); },
+                           +[](const coreai::ir::Module& m) { coreai::ir::verify(m); },
+                           +[](const coreai::ir::Module& m) { coreai::ir::to_text(m); }}) {
+    try {
+      look(*module);
+    } catch (const coreai::Error&) {
+    }
   }
   const std::vector<std::byte> written = coreai::write_bytecode(*module);
   auto again = coreai::Storage::allocate(written.size());

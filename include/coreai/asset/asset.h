@@ -57,7 +57,8 @@ class AIModelAsset {
   const std::string& hash_hex() const { return hash_hex_; }  // content of main.hash
   std::span<const std::byte> program_bytes() const { return program_->bytes(); }
 
-  // The program; weights stay mapped. Older op versions are upgraded.
+  // The program; weights stay mapped. Older op versions are upgraded and the result is verified, so that whatever runs
+  // it may rely on the rules of the dialect. Throws MalformedError, UnsupportedError, VerificationError.
   std::unique_ptr<ir::Module> load_module() const;
   AIModelAssetSummary summary() const;
 
@@ -71,8 +72,8 @@ class AIModelAsset {
 FunctionDescriptor describe(const ir::Graph& graph);
 AIModelAssetSummary summarize(const ir::Module& module);
 
-// Reads MLIR bytecode with the `aicode` dialect. `storage` keeps the bytes alive: constants point into it.
-// Throws MalformedError (offset), UnsupportedError (unknown op, type or version).
+// Reads MLIR bytecode with the `aicode` dialect, without verifying the program. `storage` keeps the bytes alive:
+// constants point into it. Throws MalformedError (offset), UnsupportedError (unknown op, type or version).
 struct ReadOptions {
   bool upgrade = true;  // older op versions become current ones
 };
