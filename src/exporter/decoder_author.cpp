@@ -37,7 +37,7 @@ class DecoderAuthor {
         builder_(*module_),
         ops_(builder_),
         composites_(ops_, options.composites ? CompositeForm::kGraphs : CompositeForm::kWrittenOut),
-        weights_(file, ops_, compute_, progress, std::move(stop)) {}
+        weights_(file, ops_, options, progress, std::move(stop)) {}
 
   std::unique_ptr<ir::Module> run() {
     declare_composites();

@@ -121,7 +121,11 @@ AIModelAssetMetadata asset_metadata(const GgufFile& file) {
   return out;
 }
 
-void write_tokenizer(const ExportedTokenizer& tokenizer, const fs::path& folder) {
+void write_tokenizer(const GgufFile& file, const DecoderConfig& config, const fs::path& folder) {
+  const ExportedTokenizer tokenizer = rebuild_tokenizer(file);
+  if (tokenizer.vocab_size > static_cast<std::uint64_t>(config.vocab))
+    throw MalformedError(fmt::format("{} tokens, but the embedding has {} rows", tokenizer.vocab_size, config.vocab),
+                         file.where(), 0);
   fs::create_directory(folder);
   write_file_atomically(folder / "tokenizer.json", tokenizer.tokenizer_json);
   write_file_atomically(folder / "tokenizer_config.json", tokenizer.tokenizer_config_json);
@@ -146,6 +150,7 @@ void LlmExportOptions::validate() const {
   if (kv_precision && !is_any(*kv_precision))
     throw InvalidArgumentError(fmt::format("{} is no precision of states", dtype_name(*kv_precision)), "kv_precision",
                                "Use f32, f16 or bf16");
+  if (threads < 1) throw InvalidArgumentError(fmt::format("{} threads", threads), "threads", "Use at least 1");
   if (max_context && *max_context < 1)
     throw InvalidArgumentError(fmt::format("a context of {} tokens", *max_context), "max_context", "Use at least 1");
 }
@@ -162,13 +167,9 @@ void export_llm(const fs::path& checkpoint, const fs::path& output, const LlmExp
   if (options.max_context.value_or(1) > config.context)
     throw InvalidArgumentError(fmt::format("a context of {} tokens", *options.max_context), "max_context",
                                fmt::format("The checkpoint was made for at most {}", config.context));
-  if (progress) progress("tokenizer", 0, 0);
-  const ExportedTokenizer tokenizer = rebuild_tokenizer(file);
-  if (tokenizer.vocab_size > static_cast<std::uint64_t>(config.vocab))
-    throw MalformedError(fmt::format("{} tokens, but the embedding has {} rows", tokenizer.vocab_size, config.vocab),
-                         file.where(), 0);
   BundleStaging staging(target);
-  write_tokenizer(tokenizer, staging.path() / "tokenizer");
+  if (progress) progress("tokenizer", 0, 0);
+  write_tokenizer(file, config, staging.path() / "tokenizer");
   const std::string asset = name + ".aimodel";
   {
     const auto module = author_decoder(file, options, progress, stop);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "coreai/base/error.h"
@@ -9,6 +10,8 @@
 
 namespace coreai {
 namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{8} << 20;  // of the source between two calls of `consumed`
 
 // How the blocks of a type map to constants.
 struct Layout {
@@ -126,11 +129,12 @@ std::int64_t RowOrder::source(std::int64_t row) const {
   return head * head_rows + (within % pairs) * 2 + within / pairs;
 }
 
-BlockwiseWeight repack(const GgufTensor& tensor, const RowOrder& order) {
+BlockwiseWeight repack(const GgufTensor& tensor, const RowOrder& order, ThreadPool& pool,
+                       const ConsumedBytes& consumed) {
   const Layout layout = layout_of(tensor.type);
   const GgmlTypeInfo info = *ggml_type_info(tensor.type);
-  const auto rows = static_cast<std::int64_t>(tensor.rows()),
-             columns = static_cast<std::int64_t>(tensor.row_elements());
+  const auto rows = static_cast<std::int64_t>(tensor.rows());
+  const auto columns = static_cast<std::int64_t>(tensor.row_elements());
   const std::int64_t groups = columns / layout.block;
   BlockwiseWeight out;
   out.block = layout.block;
@@ -138,13 +142,26 @@ BlockwiseWeight repack(const GgufTensor& tensor, const RowOrder& order) {
   out.scale = NDArray(layout.scale, Shape{rows, groups});
   if (layout.has_offset) out.offset = NDArray(layout.scale, Shape{rows, groups});
   // Rows are whole bytes in every array: their columns are a multiple of 32.
-  Writer writer{out.data.mutable_bytes().data(), out.scale.mutable_bytes().data(),
-                out.offset ? out.offset->mutable_bytes().data() : nullptr};
+  std::byte* const data = out.data.mutable_bytes().data();
+  std::byte* const scale = out.scale.mutable_bytes().data();
+  std::byte* const offset = out.offset ? out.offset->mutable_bytes().data() : nullptr;
+  const std::size_t data_bytes = dtype_bytes(layout.data, tensor.row_elements());
+  const std::size_t scale_bytes = dtype_bytes(layout.scale, static_cast<std::uint64_t>(groups));
   const std::size_t row_blocks = tensor.row_elements() / info.block_elements;
   const std::size_t row_bytes = row_blocks * info.block_bytes;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::byte* block = tensor.bytes.data() + static_cast<std::size_t>(order.source(row)) * row_bytes;
+  const auto write_row = [&](std::size_t row) {
+    const std::byte* block =
+        tensor.bytes.data() + static_cast<std::size_t>(order.source(static_cast<std::int64_t>(row))) * row_bytes;
+    Writer writer{data + row * data_bytes, scale + row * scale_bytes, offset ? offset + row * scale_bytes : nullptr};
     for (std::size_t b = 0; b < row_blocks; ++b) write_block(tensor.type, block + b * info.block_bytes, writer);
+  };
+  // Pieces of whole heads, so that a piece's source rows are its own rows in another order.
+  const auto head = static_cast<std::size_t>(std::max<std::int64_t>(order.head_rows, 1));
+  const std::size_t piece = (kPieceBytes / std::max<std::size_t>(row_bytes, 1) / head + 1) * head;
+  for (std::size_t first = 0; first < tensor.rows(); first += piece) {
+    const std::size_t count = std::min<std::size_t>(piece, tensor.rows() - first);
+    pool.parallel_for(static_cast<int>(count), [&](int i) { write_row(first + static_cast<std::size_t>(i)); });
+    if (consumed) consumed(tensor.bytes.subspan(first * row_bytes, count * row_bytes));
   }
   return out;
 }

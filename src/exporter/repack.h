@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 
+#include "coreai/base/thread_pool.h"
 #include "coreai/exporter/gguf.h"
 
 namespace coreai {
@@ -22,12 +25,16 @@ struct RowOrder {
   std::int64_t source(std::int64_t row) const;
 };
 
+// Told of source bytes that are not read again.
+using ConsumedBytes = std::function<void(std::span<const std::byte>)>;
+
 // Q4_0: si4, scale d.            Q4_1: ui4, scale d, offset m.
 // Q5_0, Q8_0: si8, scale d.      Q5_1: si8 (0..31), scale d, offset m.
 // Q4_K: ui4, Q5_K: si8 (0..31), scale d*sc, offset -dmin*m per 32 in f32.
 // Q6_K: si8, scale d*sc per 16 in f32.
 // Products of a half and a 6- or 8-bit integer are exact in f32. Throws InternalError for F32, F16, BF16.
-BlockwiseWeight repack(const GgufTensor& tensor, const RowOrder& order);
+BlockwiseWeight repack(const GgufTensor& tensor, const RowOrder& order, ThreadPool& pool,
+                       const ConsumedBytes& consumed = {});
 
 // Rows of an unquantised tensor in `order`; without one a view of the file's bytes, which `keep_alive` must keep.
 NDArray dense_rows(const GgufTensor& tensor, const RowOrder& order, std::shared_ptr<const void> keep_alive);

@@ -29,9 +29,14 @@ bool is_dense(GgmlType type) {
 
 }  // namespace
 
-WeightSource::WeightSource(const GgufFile& file, GraphOps& ops, DType compute, const ExportProgress& progress,
-                           std::stop_token stop)
-    : file_(file), ops_(ops), compute_(compute), progress_(progress), stop_(std::move(stop)) {
+WeightSource::WeightSource(const GgufFile& file, GraphOps& ops, const LlmExportOptions& options,
+                           const ExportProgress& progress, std::stop_token stop)
+    : file_(file),
+      ops_(ops),
+      compute_(options.compute_precision),
+      progress_(progress),
+      stop_(std::move(stop)),
+      pool_(options.threads) {
   for (const GgufTensor& tensor : file.tensors()) total_ += tensor.bytes.size();
 }
 
@@ -64,8 +69,7 @@ V WeightSource::vector(const std::string& name, std::int64_t size) {
 }
 
 V WeightSource::blockwise(const GgufTensor& tensor, const RowOrder& order) {
-  const BlockwiseWeight weight = repack(tensor, order);
-  if (file_.mapping()) release_pages(tensor.bytes);
+  const BlockwiseWeight weight = repack(tensor, order, pool_, file_.mapping() ? release_pages : ConsumedBytes());
   ir::Builder& builder = ops_.builder();
   // f16 scales serve an f16 graph as they are; else everything is done in f32, which holds the products exactly.
   const DType wide = compute_ == DType::kF16 && weight.scale.dtype() == DType::kF16 ? DType::kF16 : DType::kF32;

@@ -14,7 +14,7 @@ namespace coreai {
 class WeightSource {
  public:
   using V = GraphOps::V;
-  WeightSource(const GgufFile& file, GraphOps& ops, DType compute, const ExportProgress& progress,
+  WeightSource(const GgufFile& file, GraphOps& ops, const LlmExportOptions& options, const ExportProgress& progress,
                std::stop_token stop);
 
   // [out, in] in the compute dtype: dequantised in the graph where the checkpoint is quantised.
@@ -37,6 +37,7 @@ class WeightSource {
   std::stop_token stop_;
   std::set<std::string, std::less<>> used_;
   std::uint64_t done_ = 0, total_ = 0;
+  ThreadPool pool_;
 };
 
 }  // namespace coreai

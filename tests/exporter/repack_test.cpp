@@ -35,10 +35,11 @@ class Repack : public testing::TestWithParam<std::string> {};
 
 TEST_P(Repack, LosesNothing) {
   const GgufFile file = fixture();
+  ThreadPool pool(2);
   const GgufTensor& expected = file.tensor(GetParam() + ".expected");
   std::vector<float> want(512);
   std::memcpy(want.data(), expected.bytes.data(), expected.bytes.size());
-  const BlockwiseWeight weight = repack(file.tensor(GetParam()), RowOrder{});
+  const BlockwiseWeight weight = repack(file.tensor(GetParam()), RowOrder{}, pool);
   EXPECT_EQ(weight.data.shape(), (Shape{2, 256}));
   EXPECT_EQ(weight.scale.shape(), (Shape{2, 256 / weight.block}));
   const std::vector<float> got = expand(weight);
@@ -58,9 +59,10 @@ TEST(RepackRows, LlamaRowsGoFromPairsToHalves) {
 
 TEST(RepackRows, RowsOfBlocksAndOfFloatsMoveWhole) {
   const GgufFile file = fixture();
+  ThreadPool pool(2);
   // Two rows as one head of two: the order of a head of two rows is the same; of dense rows too.
-  const BlockwiseWeight plain = repack(file.tensor("Q4_1"), RowOrder{});
-  const BlockwiseWeight ordered = repack(file.tensor("Q4_1"), RowOrder{2});
+  const BlockwiseWeight plain = repack(file.tensor("Q4_1"), RowOrder{}, pool);
+  const BlockwiseWeight ordered = repack(file.tensor("Q4_1"), RowOrder{2}, pool);
   EXPECT_EQ(expand(plain), expand(ordered));
   GgufTensor tall = file.tensor("F32");
   tall.dims = {128, 4};
@@ -74,7 +76,7 @@ TEST(RepackRows, RowsOfBlocksAndOfFloatsMoveWhole) {
     ASSERT_EQ(got[256 + c], source[128 + c]);
     ASSERT_EQ(got[384 + c], source[384 + c]);
   }
-  EXPECT_THROW(repack(file.tensor("F16"), RowOrder{}), InternalError);
+  EXPECT_THROW(repack(file.tensor("F16"), RowOrder{}, pool), InternalError);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ void add_llm_options(CLI::App& app, LlmArguments& a) {
   app.add_flag("--overwrite", a.overwrite, "Replace a bundle that is there already");
 }
 
-LlmExportOptions export_options(const LlmArguments& a) {
+LlmExportOptions export_options(const LlmArguments& a, const CommonOptions& common) {
   LlmExportOptions out;
   out.compute_precision = precisions().at(a.compute);
   if (!a.kv.empty()) out.kv_precision = precisions().at(a.kv);
@@ -56,6 +56,7 @@ LlmExportOptions export_options(const LlmArguments& a) {
   out.composites = !a.no_composites;
   out.name = a.name;
   out.overwrite = a.overwrite;
+  out.threads = thread_count(common);
   return out;
 }
 
@@ -88,13 +89,13 @@ class ProgressBar {
   std::string phase_;
 };
 
-int export_checkpoint(const LlmArguments& arguments, InterruptWatcher& interrupts) {
+int export_checkpoint(const LlmArguments& arguments, const CommonOptions& common, InterruptWatcher& interrupts) {
   {
     ProgressBar bar;
     const auto progress = [&](std::string_view phase, std::uint64_t done, std::uint64_t total) {
       bar.show(phase, done, total);
     };
-    export_llm(arguments.checkpoint, arguments.output, export_options(arguments), progress, interrupts.arm());
+    export_llm(arguments.checkpoint, arguments.output, export_options(arguments, common), progress, interrupts.arm());
   }
   print(arguments.output + "\n");
   return kDone;
@@ -109,7 +110,7 @@ int run(int argc, char** argv) {
   CLI::App* llm = app.add_subcommand("llm", "A language model from a GGUF checkpoint");
   add_llm_options(*llm, arguments);
   app.require_subcommand(1);
-  return run_tool(app, argc, argv, [&] { return export_checkpoint(arguments, interrupts); });
+  return run_tool(app, argc, argv, [&] { return export_checkpoint(arguments, common, interrupts); });
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct LlmExportOptions {
   bool composites = true;                   // false: rms_norm, rope and attention written out op by op
   std::string name;                         // of the bundle; empty: the checkpoint's file name without extension
   bool overwrite = false;                   // replace an existing output folder
+  int threads = 1;                          // that re-express weights
 
   // Throws InvalidArgumentError, one message per rule.
   void validate() const;
