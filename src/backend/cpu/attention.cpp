@@ -75,7 +75,8 @@ AttentionPlan plan_attention(const AttentionArgs& args, int threads) {
   const std::int64_t units = head_units(args, plan);
   const std::int64_t tiles = ceil_div(args.queries, plan.queries_per_tile);
   const std::int64_t wanted = kChunksPerThread * threads;
-  plan.split = threads > 1 && tiles == 1 && plan.blocks > 1 && units < wanted;
+  // A split call has small results, which a step can redo: so decode is split even within one block.
+  plan.split = threads > 1 && tiles == 1 && plan.blocks > 0 && units < wanted;
   if (plan.split) {
     plan.blocks_per_chunk = std::max<std::int64_t>(1, plan.blocks / std::max<std::int64_t>(1, wanted / units));
     plan.chunks = static_cast<int>(units * chunks_per_unit(plan));

@@ -18,7 +18,7 @@ struct RmsNormArgs {
   std::int64_t x_row_stride = 0, x_group_stride = 0;
   const float* add = nullptr;  // strides of x's shape
   std::int64_t add_row_stride = 0, add_group_stride = 0;
-  float* sum_out = nullptr;  // s, when wanted
+  float* sum_out = nullptr;  // s, when wanted; a redoable step must not point it at shared memory
   std::int64_t sum_row_stride = 0, sum_group_stride = 0;
   const float* weight = nullptr;  // [dim], or [groups, dim] with a stride
   std::int64_t weight_group_stride = 0;

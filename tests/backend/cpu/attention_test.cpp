@@ -179,6 +179,7 @@ std::vector<Problem> problems() {
   add({.queries = 33, .heads = 4, .kv_heads = 2, .length = 299, .causal = false, .mask = true});
   add({.queries = 7, .heads = 4, .kv_heads = 2, .length = 299, .sinks = true, .mask = true});
   add({.queries = 40, .heads = 2, .kv_heads = 1, .length = 25});  // the first 15 rows see nothing
+  add({.queries = 2, .heads = 2, .kv_heads = 1, .length = 0});
   add({.queries = 2, .heads = 2, .kv_heads = 1, .head_dim = 512, .value_dim = 512, .length = 70});
   return out;
 }
