@@ -42,18 +42,24 @@ TEST_P(DecoderPlan, HasAtMostTenStepsALayerAndCopiesNothing) {
       last = i;
     }
     EXPECT_FALSE(std::holds_alternative<GenericStep>(step.body)) << step.name;
-    if (std::holds_alternative<CopyStep>(step.body)) EXPECT_EQ(step.name, "copy output");
+    if (std::holds_alternative<CopyStep>(step.body)) {
+      EXPECT_EQ(step.name, "copy output");
+    }
   }
   ASSERT_EQ(attentions, p.layers);
   between = static_cast<std::int64_t>(last - first);
-  if (p.layers > 1) EXPECT_LE(between, 10 * (p.layers - 1) + 1);  // one more table of another rotation
+  if (p.layers > 1) {
+    EXPECT_LE(between, 10 * (p.layers - 1) + 1);  // one more table of another rotation
+  }
 }
 
 TEST_P(DecoderPlan, LimitsTheHeadToTheLastRows) {
   const Planned p = plan_of(GetParam());
   bool head = false;
   for (const Step& step : p.plan.steps) {
-    if (std::holds_alternative<HeadsStep>(step.body)) EXPECT_FALSE(step.last_rows);
+    if (std::holds_alternative<HeadsStep>(step.body)) {
+      EXPECT_FALSE(step.last_rows);
+    }
     if (const auto* linear = std::get_if<LinearStep>(&step.body)) head = step.last_rows && linear->out.width > 256;
   }
   EXPECT_TRUE(head);
@@ -85,7 +91,7 @@ TEST_P(DecoderPlan, ReadsEachWeightOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, DecoderPlan, testing::ValuesIn(testing_support::planned_decoders()),
-                         [](const auto& info) { return testing_support::test_name(info.param); });
+                         [](const auto& p) { return testing_support::test_name(p.param); });
 
 }  // namespace
 }  // namespace coreai::compiler

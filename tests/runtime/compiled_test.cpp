@@ -27,10 +27,18 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
   if (void* p = std::aligned_alloc(a, (size + a - 1) / a * a)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::align_val_t) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+  std::free(p);
+}
 
 namespace coreai {
 namespace {
@@ -162,7 +170,7 @@ TEST_P(Compiled, APositionOutsideTheStateIsAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Decoders, Compiled, testing::ValuesIn(testing_support::planned_decoders()),
-                         [](const auto& info) { return testing_support::test_name(info.param); });
+                         [](const auto& p) { return testing_support::test_name(p.param); });
 
 TEST(CompiledGuards, PositionsThatDoNotIncreaseRunOpByOp) {
   const std::string below = "tiny_llm/f32/tiny-llama-random-f32.aimodel";
