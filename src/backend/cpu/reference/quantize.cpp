@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "backend/cpu/reference/kernels.h"
 
@@ -151,50 +152,72 @@ Results dequantize_kernel(const Call& call) {
 
 namespace {
 
+// A scale or an offset: one value for all, or one per block along every axis.
+class BlockParameter {
+ public:
+  BlockParameter(const Call& call, std::size_t operand, const Shape& data) : values_(call.input(operand)) {
+    const Shape& blocks = call.input(operand).shape();
+    strides_.assign(data.rank(), 0);
+    block_.assign(data.rank(), 1);
+    if (blocks.rank() == 0) return;
+    if (blocks.rank() != data.rank()) call.shape_error("data and scale differ in rank");
+    strides_ = blocks.row_major_strides();
+    for (std::size_t d = 0; d < data.rank(); ++d) {
+      if (blocks[d] == 0 ? data[d] != 0 : data[d] % blocks[d] != 0) {
+        call.shape_error(fmt::format("{} blocks do not divide {} elements", blocks[d], data[d]));
+      }
+      if (blocks[d] > 0) block_[d] = std::max<std::int64_t>(data[d] / blocks[d], 1);
+    }
+  }
+  // Position of the first block of a row of the last axis.
+  std::int64_t row(const std::vector<std::int64_t>& index) const {
+    std::int64_t at = 0;
+    for (std::size_t d = 0; d + 1 < block_.size(); ++d) at += index[d] / block_[d] * strides_[d];
+    return at;
+  }
+  // The value for element `i` of a row. Elements up to the next multiple of run() share it.
+  float at(std::int64_t row, std::int64_t i) const {
+    return values_[static_cast<std::size_t>(row + (strides_.empty() ? 0 : i / block_.back() * strides_.back()))];
+  }
+  std::int64_t run(std::int64_t extent) const {
+    return strides_.empty() || strides_.back() == 0 ? std::max<std::int64_t>(extent, 1) : block_.back();
+  }
+
+ private:
+  Elements<float> values_;
+  std::vector<std::int64_t> strides_, block_;
+};
+
 // s * (x - o1) + o2 with an exact difference, in f32, rounded once.
 Results blockwise(const Call& call, bool has_offset2) {
   const NDArray& x = call.input(0);
   const Shape& shape = x.shape();
-  const Shape& blocks = call.input(1).shape();
-  if (blocks.rank() != shape.rank()) call.shape_error("data and scale differ in rank");
-  std::vector<std::int64_t> block(shape.rank());
-  for (std::size_t i = 2; i < call.in.size(); ++i) {
-    if (!(call.input(i).shape() == blocks)) call.shape_error("scale and offsets differ in shape");
-  }
-  for (std::size_t d = 0; d < shape.rank(); ++d) {
-    if (blocks[d] == 0 ? shape[d] != 0 : shape[d] % blocks[d] != 0) {
-      call.shape_error(fmt::format("{} blocks do not divide {} elements", blocks[d], shape[d]));
-    }
-    block[d] = blocks[d] == 0 ? 1 : std::max<std::int64_t>(shape[d] / blocks[d], 1);
-  }
-  const DType to = call.result_dtype();
-  const Elements<float> data(x), scale(call.input(1)), offset1(call.input(2));
-  const std::vector<double> offset2 = has_offset2 ? reals(call.input(3)) : std::vector<double>(scale.size(), 0.0);
-  const std::vector<std::int64_t> strides = blocks.row_major_strides();
+  const Elements<float> data(x);
+  std::vector<BlockParameter> parameters;
+  for (std::size_t i = 1; i < (has_offset2 ? 4u : 3u); ++i) parameters.emplace_back(call, i, shape);
   std::vector<float> out(data.size());
-  if (shape.rank() == 0) {
-    out[0] = scale[0] * (data[0] - offset1[0]) + static_cast<float>(offset2[0]);
-    return {stored(to, shape, out)};
-  }
-  // The last axis block by block; the others by their index.
+  if (out.empty()) return {stored(call.result_dtype(), shape, out)};
+  const std::int64_t extent = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
+  std::int64_t run = extent;
+  for (const BlockParameter& parameter : parameters) run = std::gcd(run, parameter.run(extent));
   std::vector<std::int64_t> index(shape.rank(), 0);
-  const std::size_t last = shape.rank() - 1;
-  for (std::size_t row = 0; row < out.size(); row += static_cast<std::size_t>(shape[last])) {
-    std::int64_t base = 0;
-    for (std::size_t d = 0; d < last; ++d) base += index[d] / block[d] * strides[d];
-    for (std::int64_t b = 0; b < blocks[last]; ++b) {
-      const auto k = static_cast<std::size_t>(base + b);
-      const float s = scale[k], o1 = offset1[k], o2 = static_cast<float>(offset2[k]);
-      const auto from = row + static_cast<std::size_t>(b * block[last]);
-      for (std::size_t i = from; i < from + static_cast<std::size_t>(block[last]); ++i)
-        out[i] = s * (data[i] - o1) + o2;
+  for (std::size_t begin = 0; begin < out.size(); begin += static_cast<std::size_t>(extent)) {
+    std::array<std::int64_t, 3> rows{};
+    for (std::size_t i = 0; i < parameters.size(); ++i) rows[i] = parameters[i].row(index);
+    for (std::int64_t at = 0; at < extent; at += run) {
+      const float scale = parameters[0].at(rows[0], at);
+      const float offset1 = parameters[1].at(rows[1], at);
+      const float offset2 = has_offset2 ? parameters[2].at(rows[2], at) : 0.0f;
+      const float* from = data.data() + begin + at;
+      float* to = out.data() + begin + at;
+      for (std::int64_t i = 0; i < run; ++i) to[i] = scale * (from[i] - offset1) + offset2;
     }
-    for (std::size_t d = last; d-- > 0;) {
-      if (++index[d] < shape[d]) break;
-      index[d] = 0;
+    for (std::size_t d = shape.rank(); d-- > 1;) {
+      if (++index[d - 1] < shape[d - 1]) break;
+      index[d - 1] = 0;
     }
   }
-  return {stored(to, shape, out)};
+  return {stored(call.result_dtype(), shape, out)};
 }
 
 }  // namespace

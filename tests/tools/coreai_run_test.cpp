@@ -1,0 +1,141 @@
+// coreai-run as a user meets it: arrays in and out, replays, exit codes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "coreai/base/npy.h"
+
+namespace coreai {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+const fs::path kFixtures = COREAI_FIXTURE_DIR;
+const std::string kAsset = (kFixtures / "tiny_llm/f32/tiny-llama-random-f32.aimodel").string();
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string slurp(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+class CoreaiRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = fs::path(testing::TempDir()) / ("coreai_run_test_" + std::to_string(::getpid()));
+    fs::create_directories(dir_);
+    ::setenv("COREAI_CACHE_DIR", (dir_ / "cache").c_str(), 1);
+    write_npy(dir_ / "ids.npy", ints({1, 99, 105}));
+    write_npy(dir_ / "positions.npy", ints({0, 1, 2}));
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  static NDArray ints(const std::vector<std::int32_t>& values) {
+    return NDArray::from<std::int32_t>(DType::kSI32, {1, static_cast<std::int64_t>(values.size())}, values);
+  }
+  Result run(const std::string& arguments) {
+    const std::string line = "cd '" + dir_.string() + "' && '" + COREAI_RUN + "' " + arguments + " > out 2> err";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir_ / "out"), slurp(dir_ / "err")};
+  }
+  // The names and sizes of tiny_llm's states, as options.
+  static std::string states() { return " --state keyCache=zeros:2x1x2x32x16 --state valueCache=zeros:2x1x2x32x16"; }
+  fs::path dir_;
+};
+
+TEST_F(CoreaiRun, WritesOutputsAndStatesAndRecordsTheCall) {
+  const std::string call = kAsset + " --precision strict --input input_ids=ids.npy --input position_ids=positions.npy" +
+                           states() + " --output-dir results --record cases.json";
+  const Result first = run(call);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const NDArray logits = read_npy(dir_ / "results/logits.npy");
+  EXPECT_EQ(logits.shape(), (Shape{1, 3, 512}));
+  EXPECT_EQ(logits.dtype(), DType::kF32);
+  EXPECT_EQ(read_npy(dir_ / "results/keyCache.state.npy").shape(), (Shape{2, 1, 2, 32, 16}));
+
+  const Result check = run("--check cases.json");
+  EXPECT_EQ(check.code, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("1 passed, 0 failed"));
+  EXPECT_THAT(check.out, HasSubstr("worst error 0"));
+}
+
+TEST_F(CoreaiRun, AStateThatIsWrittenContinuesTheSequence) {
+  write_npy(dir_ / "two.npy", ints({1, 99}));
+  write_npy(dir_ / "two_positions.npy", ints({0, 1}));
+  write_npy(dir_ / "third.npy", ints({105}));
+  const std::string begin = kAsset + " --precision strict ";
+  ASSERT_EQ(
+      run(begin + "--input input_ids=ids.npy --input position_ids=positions.npy" + states() + " --output-dir whole")
+          .code,
+      0);
+  ASSERT_EQ(
+      run(begin + "--input input_ids=two.npy --input position_ids=two_positions.npy" + states() + " --output-dir half")
+          .code,
+      0);
+  const Result rest = run(begin +
+                          "--input input_ids=third.npy --input position_ids=positions.npy --output-dir rest --json"
+                          " --state keyCache=half/keyCache.state.npy --state valueCache=half/valueCache.state.npy");
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_EQ(Json::parse(rest.out)["outputs"][0]["shape"], Json({1, 1, 512}));
+  const NDArray whole = read_npy(dir_ / "whole/logits.npy");
+  const NDArray last = read_npy(dir_ / "rest/logits.npy");
+  for (std::size_t i = 0; i < 512; ++i)
+    EXPECT_NEAR(whole.values<float>()[1024 + i], last.values<float>()[i], 1e-4) << i;
+}
+
+TEST_F(CoreaiRun, ReplaysAndReportsFailures) {
+  const std::string file = (kFixtures / "op_goldens/range.json").string();
+  const Result good = run("--check " + file + " --json");
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_EQ(Json::parse(good.out)["failed"], 0);
+
+  Json json = Json::parse(slurp(file));
+  json["asset"] = (kFixtures / "op_goldens/range.aimodel").string();
+  const std::string name = json["cases"][0]["case"];
+  json["cases"][0]["calls"][0]["outputs"][0]["name"] = "no_such_output";
+  std::ofstream(dir_ / "bad.json") << json.dump();
+  const Result bad = run("--check bad.json");
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_THAT(bad.out, HasSubstr("1 failed"));
+  EXPECT_THAT(bad.out, HasSubstr("no_such_output"));
+  EXPECT_EQ(run("--check bad.json --case " + json["cases"][1]["case"].get<std::string>()).code, 0);
+  EXPECT_EQ(run("--check bad.json --case " + name).code, 1);
+  EXPECT_EQ(run("--check bad.json none.json").code, 1);
+}
+
+TEST_F(CoreaiRun, ExitCodesTellWhatWentWrong) {
+  EXPECT_EQ(run("--check none.json").code, 2);
+  EXPECT_EQ(run("--check ids.npy").code, 2);
+  EXPECT_EQ(run("none.aimodel").code, 1);
+  EXPECT_EQ(run("").code, 64);
+  EXPECT_EQ(run("--no-such-option").code, 64);
+  EXPECT_EQ(run("--check a.json --input x=y.npy").code, 64);
+  EXPECT_EQ(run("--version").code, 0);
+
+  const std::string inputs = kAsset + " --input input_ids=ids.npy --input position_ids=positions.npy";
+  const Result no_state = run(inputs);
+  EXPECT_EQ(no_state.code, 1);
+  EXPECT_THAT(no_state.err, HasSubstr("--state"));
+  EXPECT_EQ(run(inputs + states() + " --input nobody=ids.npy").code, 1);
+  EXPECT_EQ(run(inputs + " --state keyCache=zeros:2x1x2x-1x16").code, 1);
+  EXPECT_EQ(run(kAsset + " --function nobody").code, 1);
+  EXPECT_EQ(run(inputs + states() + " --precision sloppy").code, 1);
+  EXPECT_EQ(run(kAsset + " --input input_ids" + states()).code, 1);
+}
+
+}  // namespace
+}  // namespace coreai
