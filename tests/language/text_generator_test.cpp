@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -92,6 +93,33 @@ TEST_F(BrokenBundle, WithoutAChatTemplateThePromptIsRawAndItSaysSo) {
   EXPECT_THAT(prompt.warning, HasSubstr("no chat template"));
   EXPECT_EQ(prompt.ids, generator.encode("ab", {.raw = true}).ids);
   EXPECT_THROW(generator.encode("ab", {.system = "zz"}), InvalidArgumentError);
+}
+
+TEST_F(BrokenBundle, ABeginTokenComesOnce) {
+  const auto edit = [&](const char* name, const auto& change) {
+    const fs::path file = dir_ / "tokenizer" / name;
+    Json json = Json::parse(std::ifstream(file));
+    change(json);
+    std::ofstream(file) << json;
+  };
+  edit("tokenizer_config.json", [](Json& config) {
+    config["bos_token"] = "<|im_start|>";
+    config["chat_template"] = "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}";
+  });
+  edit("tokenizer.json", [](Json& tokenizer) {
+    const Json begin = {{"SpecialToken", {{"id", "<|im_start|>"}, {"type_id", 0}}}};
+    const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+    const Json token = {{"id", "<|im_start|>"}, {"ids", {1}}, {"tokens", {"<|im_start|>"}}};
+    tokenizer["post_processor"] = {{"type", "TemplateProcessing"},
+                                   {"single", {begin, text}},
+                                   {"pair", {begin, text, text}},
+                                   {"special_tokens", {{"<|im_start|>", token}}}};
+  });
+  TextGenerator generator = TextGenerator::load(dir_, options(Precision::kFaithful));
+  const auto once = generator.encode("ab").ids;
+  EXPECT_EQ(std::count(once.begin(), once.end(), 1), 1);
+  EXPECT_EQ(once.front(), 1);
+  EXPECT_EQ(generator.encode("ab", {.raw = true}).ids, once);
 }
 
 TEST_F(BrokenBundle, EveryDeclaredEndTokenCounts) {
