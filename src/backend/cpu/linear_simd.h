@@ -447,7 +447,8 @@ struct LinearImpl {
 
   template <KernelKind kKind, int D, int B>
   static RowsFunction by_params(const LinearKernelArgs& a) {
-    if constexpr (S::kLanes == 1) return &dot_rows<kKind, D, B, ParamMode::kGeneral>;
+    // The rarer forms take the general kernel: a well predicted branch per load, a third of the code.
+    if constexpr (S::kLanes == 1 || D == 3 || B == 16) return &dot_rows<kKind, D, B, ParamMode::kGeneral>;
     if (!a.scale_is_f16 || (a.has_offset && !a.offset_is_f16)) {
       return &dot_rows<kKind, D, B, ParamMode::kGeneral>;
     }
