@@ -107,6 +107,12 @@ class ConfigReader {
     if (out_.heads % out_.kv_heads != 0 || out_.head_dim % 2 != 0)
       throw MalformedError(fmt::format("{} heads of {} over {} key heads", out_.heads, out_.head_dim, out_.kv_heads),
                            file_.where(), 0);
+    // Bounds the sizes by the file before anything is built from them.
+    const Shape query{out_.heads * out_.head_dim, out_.hidden};
+    if (const GgufTensor& first = file_.tensor("blk.0.attn_q.weight"); !(first.shape() == query))
+      throw MalformedError(fmt::format("tensor 'blk.0.attn_q.weight' has shape {}, the metadata asks for {}",
+                                       first.shape().to_string(), query.to_string()),
+                           file_.where(), first.offset);
     const GgufTensor& embedding = file_.tensor("token_embd.weight");
     if (embedding.dims.size() != 2)
       throw MalformedError("tensor 'token_embd.weight' is not a matrix", file_.where(), embedding.offset);

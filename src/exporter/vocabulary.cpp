@@ -12,6 +12,8 @@ namespace coreai {
 namespace {
 
 constexpr std::uint64_t kMaxTokens = std::uint64_t{1} << 24;
+constexpr std::size_t kMaxSplitBytes =
+    1024;  // splits of a piece cost the square of its length; real ones stay below 200
 
 // Control tokens that end a turn whatever the metadata says: files often name only one of several.
 constexpr std::array<std::string_view, 9> kEndTexts = {
@@ -168,6 +170,7 @@ std::vector<Merge> merges_from_scores(const GgufFile& file, const Vocabulary& vo
     if (vocabulary.kinds[id] != TokenKind::kNormal) continue;
     if (!std::isfinite((*scores)[id])) fail(file, fmt::format("token {} has a score that is not finite", id));
     const std::string_view text = vocabulary.tokens[id];
+    if (text.size() > kMaxSplitBytes) fail(file, fmt::format("token {} has {} bytes", id, text.size()));
     const auto starts = *character_starts(text);
     for (std::size_t c = 1; c + 1 < starts.size(); ++c) {
       const auto left = ordinary(text.substr(0, starts[c]));

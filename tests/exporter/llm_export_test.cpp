@@ -4,9 +4,11 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "coreai/asset/asset.h"
 #include "coreai/base/error.h"
+#include "coreai/exporter/tokenizer_export.h"
 #include "exporter/gguf_bytes.h"
 
 namespace coreai {
@@ -184,11 +186,12 @@ TEST_F(LlmExport, RefusesOptionsThatMakeNoSense) {
 template <typename Value>
 void expect_refused(std::string_view key, Value value, const std::string& part) {
   GgufBytes bytes;
-  bytes.header(1, 8).pair("general.architecture", std::string_view("llama")).pair("llama.block_count", 1u);
+  bytes.header(2, 8).pair("general.architecture", std::string_view("llama")).pair("llama.block_count", 1u);
   bytes.pair("llama.embedding_length", 8u).pair("llama.feed_forward_length", 8u).pair("llama.context_length", 8u);
   bytes.pair("llama.attention.head_count", 2u);
   bytes.text("llama.attention.layer_norm_rms_epsilon").put<std::uint32_t>(6).put(1e-5f);
-  bytes.pair(key, value).tensor("token_embd.weight", {8, 4}, 0, 0).zeros(32 * 4 + 64);
+  bytes.pair(key, value).tensor("token_embd.weight", {8, 4}, 0, 0);
+  bytes.tensor("blk.0.attn_q.weight", {8, 8}, 0, 128).zeros(128 + 256 + 64);
   try {
     author_decoder(bytes.parse(), {});
     FAIL() << key;
@@ -205,7 +208,33 @@ TEST(LlmVariants, AreRefusedByName) {
   expect_refused("general.type", std::string_view("adapter"), "adapter");
   expect_refused("split.count", 2u, "split");
   expect_refused("llama.attention.head_count_kv", 0u, "head_count_kv");
+  expect_refused("llama.attention.key_length", 1u << 30, "value heads of 4 beside");
   expect_refused("llama.expert_count", 0u, "blk.0.attn_norm.weight");  // accepted; then a tensor is missing
+}
+
+// Damaged metadata and tensor lists: an export succeeds or throws a typed error, whatever the bytes are.
+TEST(LlmVariants, DamagedFilesGiveTypedErrors) {
+  for (const char* name : {"tiny_llama.gguf", "tiny_gemma3.gguf"}) {
+    const auto mapping = MappedFile::open(fixture(name));
+    const std::vector<std::byte> whole(mapping->bytes().begin(), mapping->bytes().end());
+    const std::size_t head = GgufFile::parse(whole, name).tensors().front().offset;
+    std::mt19937 random(5);
+    int refused = 0;
+    for (int round = 0; round < 60; ++round) {
+      std::vector<std::byte> bytes = whole;
+      for (int change = 0; change < 4; ++change) bytes[random() % head] = static_cast<std::byte>(random());
+      try {
+        const GgufFile file = GgufFile::parse(bytes, "damaged.gguf");
+        rebuild_tokenizer(file);
+        author_decoder(file, {});
+      } catch (const InternalError& e) {
+        ADD_FAILURE() << name << " round " << round << ": " << e.what();
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+    EXPECT_GT(refused, 10);
+  }
 }
 
 }  // namespace

@@ -1,27 +1,40 @@
-// Any bytes: parse, then dequantise what is small. Only typed errors may come out.
+// Any bytes: parse, dequantise what is small, rebuild the tokenizer, author the graph. Only typed errors may come out.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "coreai/base/error.h"
-#include "coreai/exporter/gguf.h"
+#include "coreai/exporter/llm_exporter.h"
+#include "coreai/exporter/tokenizer_export.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+namespace {
+
+template <typename Body>
+void expect_typed_errors(Body&& body) {
   try {
-    const auto file = coreai::GgufFile::parse({reinterpret_cast<const std::byte*>(data), size}, "fuzz.gguf");
-    for (const coreai::GgufTensor& tensor : file.tensors()) {
-      const auto info = coreai::ggml_type_info(tensor.type);
-      if (!info || tensor.bytes.size() > (1u << 16)) continue;
-      std::vector<float> values(tensor.bytes.size() / info->block_bytes * info->block_elements);
-      coreai::dequantize(tensor.type, tensor.bytes, values);
-    }
-    for (const auto& [key, value] : file.metadata()) {
-      try {
-        file.find_integers(key);
-      } catch (const coreai::Error&) {
-      }
-    }
+    body();
+  } catch (const coreai::InternalError&) {
+    throw;  // a broken invariant of ours
   } catch (const coreai::Error&) {
   }
+}
+
+void examine(const coreai::GgufFile& file) {
+  for (const coreai::GgufTensor& tensor : file.tensors()) {
+    const auto info = coreai::ggml_type_info(tensor.type);
+    if (!info || tensor.bytes.size() > (1u << 16)) continue;
+    std::vector<float> values(tensor.bytes.size() / info->block_bytes * info->block_elements);
+    coreai::dequantize(tensor.type, tensor.bytes, values);
+  }
+  for (const auto& [key, value] : file.metadata()) expect_typed_errors([&] { file.find_integers(key); });
+  expect_typed_errors([&] { coreai::rebuild_tokenizer(file); });
+  expect_typed_errors([&] { coreai::author_decoder(file, {}); });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  expect_typed_errors(
+      [&] { examine(coreai::GgufFile::parse({reinterpret_cast<const std::byte*>(data), size}, "fuzz.gguf")); });
   return 0;
 }
