@@ -114,6 +114,7 @@ class Scheduler {
     const Node node = *p;
     if (!is_movement(node) && node.code != OpCode::kCast) return std::nullopt;
     if (node.inputs.empty() || g_.value(node.inputs[0]).state >= 0) return std::nullopt;
+    if (is_subbyte(g_.value(node.inputs[0]).dtype)) return std::nullopt;  // packed: no element has an address
     const auto input = find_view(node.inputs[0]);
     if (!input) return std::nullopt;
     auto view = view_of_movement(g_, node, static_cast<std::size_t>(g_.value(v).result), *input);
