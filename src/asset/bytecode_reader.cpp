@@ -243,9 +243,10 @@ class IrReader {
 
 namespace coreai {
 
-std::unique_ptr<ir::Module> read_bytecode(std::shared_ptr<Storage> storage, const std::string& where,
-                                          const ReadOptions& options) {
-  const asset::Container container = asset::read_container(storage, where);
+namespace {
+
+std::unique_ptr<ir::Module> read_program(const std::shared_ptr<Storage>& storage, const ReadOptions& options) {
+  const asset::Container container = asset::read_container(storage, "");
   auto module = std::make_unique<ir::Module>();
   module->producer = container.producer;
   for (const ir::ResourceRef& resource : container.resources) {
@@ -254,6 +255,20 @@ std::unique_ptr<ir::Module> read_bytecode(std::shared_ptr<Storage> storage, cons
   asset::IrReader(container, *module).read_module();
   if (options.upgrade) asset::upgrade_old_versions(*module);
   return module;
+}
+
+}  // namespace
+
+std::unique_ptr<ir::Module> read_bytecode(std::shared_ptr<Storage> storage, const std::string& where,
+                                          const ReadOptions& options) {
+  // A program is cut into tens of thousands of cursors: they carry no name, errors get it on their way out.
+  try {
+    return read_program(storage, options);
+  } catch (const MalformedError& error) {
+    throw MalformedError(error.problem(), where, error.offset(), error.next_step());
+  } catch (const UnsupportedError& error) {
+    throw UnsupportedError(error.problem(), where + error.where(), error.next_step());
+  }
 }
 
 }  // namespace coreai
