@@ -157,7 +157,7 @@ std::vector<Merge> merges_from_scores(const GgufFile& file, const Vocabulary& vo
     fail(file, fmt::format("{} tokens but {} scores", vocabulary.tokens.size(), scores->size()));
   struct Ranked {
     float score;
-    std::uint32_t left, right;
+    std::uint32_t whole, left, right;
     std::size_t left_characters;
   };
   std::vector<Ranked> ranked;
@@ -175,12 +175,13 @@ std::vector<Merge> merges_from_scores(const GgufFile& file, const Vocabulary& vo
     for (std::size_t c = 1; c + 1 < starts.size(); ++c) {
       const auto left = ordinary(text.substr(0, starts[c]));
       const auto right = left ? ordinary(text.substr(starts[c])) : std::nullopt;
-      if (right) ranked.push_back({(*scores)[id], *left, *right, c});
+      if (right) ranked.push_back({(*scores)[id], static_cast<std::uint32_t>(id), *left, *right, c});
     }
   }
   // Splits of one piece share its score: the longer left part first, then the order of the vocabulary.
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
-    return a.score != b.score ? a.score > b.score : a.left_characters > b.left_characters;
+  std::sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
+    if (a.score != b.score) return a.score > b.score;
+    return a.left_characters != b.left_characters ? a.left_characters > b.left_characters : a.whole < b.whole;
   });
   std::vector<Merge> merges;
   merges.reserve(ranked.size());
