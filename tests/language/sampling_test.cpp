@@ -21,7 +21,9 @@ std::vector<TokenId> plain_kept_set(const std::vector<float>& logits, const Samp
   std::vector<std::pair<double, TokenId>> all;
   for (std::size_t i = 0; i < logits.size(); ++i)
     if (logits[i] > -kInf) all.emplace_back(static_cast<double>(logits[i] / c.temperature), static_cast<TokenId>(i));
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.first > b.first || (a.first == b.first && a.second < b.second);
+  });
   if (c.top_k > 0 && all.size() > static_cast<std::size_t>(c.top_k)) all.resize(static_cast<std::size_t>(c.top_k));
   const double best = all[0].first;
   if (c.min_p > 0)
