@@ -27,8 +27,8 @@ struct OpTable {
   std::unordered_map<std::string_view, OpCode> by_disk_name, by_text_name;
 
   OpTable() {
-#define COREAI_OP(disk, code, text, since, attributes, regions, decomposable, operands, results) \
-  rows.push_back(                                                                                \
+#define COREAI_OP(disk, code, text, since, attributes, regions, decomposable, operands, results, ...) \
+  rows.push_back(                                                                                     \
       {OpCode::code, disk, text, since, parse_attributes(attributes), regions, decomposable, operands, results});
 #include "coreai/ir/op_table.inc"
 #undef COREAI_OP

@@ -187,11 +187,12 @@ void OpPrinter::generic(const Op& op) {
     any = true;
   }
   if (any) out_ += "}>";
-  for (std::size_t i = 0; i < op.regions.size(); ++i) {
+  const bool shows_regions = options_.form == TextForm::kDisk || !info.decomposable;
+  for (std::size_t i = 0; shows_regions && i < op.regions.size(); ++i) {
     out_ += i == 0 ? " (" : ", ";
     region(op.regions[i], true, false);
   }
-  if (!op.regions.empty()) out_ += ")";
+  if (shows_regions && !op.regions.empty()) out_ += ")";
   signature(op);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "coreai/base/error.h"
+#include "coreai/ir/op_doc.h"
 
 namespace coreai::ir {
 namespace {
@@ -126,6 +127,17 @@ std::uint64_t dtype_set(std::string_view text) {
     if (!known) throw InternalError(fmt::format("the op table names an unknown dtype set '{}'", part));
   }
   return bits;
+}
+
+std::string_view op_summary(OpCode code) {
+  static constexpr std::string_view kSummaries[] = {
+#define COREAI_OP(disk, enumerator, text, since, attributes, regions, decomposable, operands, results, summary) summary,
+#include "coreai/ir/op_table.inc"
+#undef COREAI_OP
+  };
+  const auto index = static_cast<std::size_t>(code);
+  COREAI_INVARIANT(index < std::size(kSummaries));
+  return kSummaries[index];
 }
 
 const OpSignature& op_signature(OpCode code) {

@@ -40,12 +40,7 @@ const OpSignature& op_signature(OpCode code);
 std::optional<std::vector<std::size_t>> split_values(const std::vector<OperandRule>& rules, std::size_t count,
                                                      std::size_t paired);
 
-// A dtype set of the table ("F+F8+i1") as bits, and the names of the sets with what they stand for.
+// A dtype set of the table ("F+F8+i1") as bits.
 std::uint64_t dtype_set(std::string_view text);
-struct DTypeSetName {
-  std::string_view name;
-  std::vector<DType> dtypes;
-};
-const std::vector<DTypeSetName>& dtype_set_names();
 
 }  // namespace coreai::ir

@@ -129,8 +129,9 @@ void SymbolTable::verify_graph(const VerifyScope& scope, const Op& graph) const 
   if (graph.regions[0].blocks.size() != 1) return;  // the walk says so, or it is declared elsewhere
   const Block& body = *graph.regions[0].blocks[0];
   check_types(scope, graph, "graph-type", "block argument", body.arguments, inputs_of(*function), "the function type");
-  if (!body.ops.empty()) {
-    const Op& end = body.terminator();
+  if (const Op* last = body.ops.empty() ? nullptr : body.ops.back().get();
+      last != nullptr && (last->code == OpCode::kOutput || last->code == OpCode::kUdmlReturn)) {
+    const Op& end = *last;  // the walk refuses other endings
     check_types(scope, end, "graph-type", "operand", end.operands, results_of(*function), "the function type");
   }
   if (graph.code != OpCode::kGraph) return;

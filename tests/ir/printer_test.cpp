@@ -109,6 +109,16 @@ TEST(Printer, DiskFormOfFormatFixtures) {
   EXPECT_EQ(tally.equal, 28);
 }
 
+// Read without the upgrade: the program form has no spelling for older versions, the disk form shows them as they are.
+TEST(Printer, OlderVersionsAsTheyAre) {
+  const AIModelAsset asset = AIModelAsset::open(test::fixture("op_assets/quantize_v1.aimodel"));
+  const auto module = read_bytecode(test::storage_of(asset.program_bytes()), "quantize_v1", {.upgrade = false});
+  const std::string program = to_text(*module);
+  EXPECT_NE(program.find("= \"aicode.quantize_v1\"(%arg0, %arg1, %arg2, "), std::string::npos) << program;
+  EXPECT_EQ(program.find("unknown value"), std::string::npos) << program;
+  EXPECT_NE(to_text(*module, everything(TextForm::kDisk)).find("\"aicode.dataflow.yield_v1\""), std::string::npos);
+}
+
 TEST(Printer, ProgramFormOfExportedModels) {
   const fs::path root = test::shared_data() / "genuine";
   if (!fs::exists(root)) GTEST_SKIP() << "the exporters' models are not on this machine (" << root << ")";

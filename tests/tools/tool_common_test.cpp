@@ -55,8 +55,9 @@ TEST(ToolCommon, WrongUsageIs64AndNamesTheProblemOnStderr) {
     EXPECT_EQ(outcome.code, kWrongUsage);
     EXPECT_EQ(outcome.out, "");
     EXPECT_THAT(outcome.err, StartsWith("error: "));
-    EXPECT_THAT(outcome.err, HasSubstr("some-tool --help"));
+    EXPECT_THAT(outcome.err, testing::AnyOf(HasSubstr("some-tool --help"), HasSubstr("some-tool work --help")));
   }
+  EXPECT_THAT(run({"play"}, body).err, HasSubstr("there is no subcommand 'play'"));
 }
 
 TEST(ToolCommon, CommonOptionsMayStandBehindASubcommand) {

@@ -23,8 +23,16 @@ int report_parse_result(const CLI::App& app, const CLI::ParseError& error) {
     app.exit(error);  // help or version, on stdout
     return kDone;
   }
-  print_error(error.what());
-  fmt::print(stderr, "Run `{} --help` for the usage.\n", app.get_name());
+  const CLI::App* deepest = &app;
+  std::string command = app.get_name();
+  for (auto parsed = deepest->get_subcommands(); !parsed.empty(); parsed = deepest->get_subcommands()) {
+    deepest = parsed.back();
+    command += " " + deepest->get_name();
+  }
+  const std::vector<std::string> unknown = app.remaining(true);
+  const bool unknown_command = deepest == &app && !unknown.empty() && !app.get_subcommands(nullptr).empty();
+  print_error(unknown_command ? fmt::format("there is no subcommand '{}'", unknown.front()) : error.what());
+  fmt::print(stderr, "Run `{} --help` for the usage.\n", command);
   return kWrongUsage;
 }
 
