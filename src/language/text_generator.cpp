@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <future>
+#include <optional>
 
 #include "coreai/base/error.h"
 
@@ -60,14 +63,22 @@ TextGenerator TextGenerator::load(const std::filesystem::path& path, const Speci
   LanguageBundle bundle = LanguageBundle::open(path);
   const std::filesystem::path asset = bundle.model_path();
   const std::filesystem::path directory = bundle.tokenizer_directory();
-  Tokenizer tokenizer = Tokenizer::from_directory(directory);
+  // The tokenizer is parsed beside the model: each takes about half of a warm load.
+  auto pending_tokenizer = std::async(std::launch::async, [&] { return Tokenizer::from_directory(directory); });
+  std::exception_ptr model_error;
+  std::optional<InferenceFunction> function;
+  try {
+    function = AIModel::load(asset, options).load_function(bundle.function("main"));
+  } catch (...) {
+    model_error = std::current_exception();
+  }
+  Tokenizer tokenizer = pending_tokenizer.get();  // its error comes first, whichever part fails sooner
+  if (model_error) std::rethrow_exception(model_error);
   auto chat_template = ChatTemplate::from_directory(directory);
   std::vector<TokenId> end_tokens = tokenizer.end_ids();
   for (TokenId id : bundle.declared_end_tokens())
     if (std::find(end_tokens.begin(), end_tokens.end(), id) == end_tokens.end()) end_tokens.push_back(id);
-  const AIModel model = AIModel::load(asset, options);
-  auto engine = SequentialEngine::create(model.load_function(bundle.function("main")),
-                                         {.max_context_length = bundle.max_context_length()});
+  auto engine = SequentialEngine::create(*function, {.max_context_length = bundle.max_context_length()});
   TextGenerator made(std::move(bundle), std::move(tokenizer), std::move(chat_template), std::move(engine));
   made.end_tokens_ = std::move(end_tokens);
   made.load_ms_ = ms_since(start);
