@@ -138,12 +138,12 @@ bool AIModelAsset::is_valid(const std::filesystem::path& path) {
   }
 }
 
-std::unique_ptr<ir::Module> AIModelAsset::load_module() const {
+std::unique_ptr<ir::Module> AIModelAsset::load_module(ProgramCheck check) const {
   const std::span<const std::byte> bytes = program_->bytes();
   // The mapping is read-only; Storage hands out a mutable pointer only to writable storage.
   auto storage = Storage::borrow(const_cast<std::byte*>(bytes.data()), bytes.size(), /*writable=*/false, program_);
-  auto module = read_bytecode(std::move(storage), program_->path().string());
-  ir::verify(*module);
+  auto module = read_bytecode(storage, program_->path().string());
+  if (check == ProgramCheck::kVerify) ir::verify(*module);
   return module;
 }
 

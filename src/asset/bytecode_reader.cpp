@@ -259,7 +259,7 @@ std::unique_ptr<ir::Module> read_program(const std::shared_ptr<Storage>& storage
 
 }  // namespace
 
-std::unique_ptr<ir::Module> read_bytecode(std::shared_ptr<Storage> storage, const std::string& where,
+std::unique_ptr<ir::Module> read_bytecode(const std::shared_ptr<Storage>& storage, const std::string& where,
                                           const ReadOptions& options) {
   // A program is cut into tens of thousands of cursors: they carry no name, errors get it on their way out.
   try {

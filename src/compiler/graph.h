@@ -155,7 +155,8 @@ class Graph {
 // A function that no plan can serve: the caller runs it op by op and shows the reason.
 struct NotPlannable {
   std::string reason;
-  std::string composite_symbol = {};  // a composite call that stood in the way: its body may do
+  // A composite call that stood in the way: its body may do. Initialised so that {reason} alone is complete.
+  std::string composite_symbol = {};
 };
 
 }  // namespace coreai::compiler

@@ -39,8 +39,7 @@ std::shared_ptr<detail::ModelImpl> open_and_specialise(const std::filesystem::pa
   const std::filesystem::path program = path / "main.mlirb";
   const bool known = options.use_cache && !asset.hash_hex().empty() && cache.hash_is_known(program, asset.hash_hex());
   if (!known) asset = AIModelAsset::open(path, HashCheck::kVerify);
-  std::unique_ptr<ir::Module> module = asset.load_module();
-  if (!known) ir::verify(*module);
+  std::unique_ptr<ir::Module> module = asset.load_module(known ? ProgramCheck::kSkip : ProgramCheck::kVerify);
   if (!known && options.use_cache) cache.remember_hash(program, asset.hash_hex());
   return specialise(std::move(module), asset.hash_hex(), options);
 }

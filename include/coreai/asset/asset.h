@@ -43,6 +43,7 @@ struct AIModelAssetSummary {
 };
 
 enum class HashCheck { kVerify, kSkip };
+enum class ProgramCheck { kVerify, kSkip };
 
 // An asset on disk, mapped. Immutable and thread-safe once opened.
 class AIModelAsset {
@@ -59,7 +60,7 @@ class AIModelAsset {
 
   // The program; weights stay mapped. Older op versions are upgraded and the result is verified, so that whatever runs
   // it may rely on the rules of the dialect. Throws MalformedError, UnsupportedError, VerificationError.
-  std::unique_ptr<ir::Module> load_module() const;
+  std::unique_ptr<ir::Module> load_module(ProgramCheck check = ProgramCheck::kVerify) const;
   AIModelAssetSummary summary() const;
 
  private:
@@ -77,7 +78,7 @@ AIModelAssetSummary summarize(const ir::Module& module);
 struct ReadOptions {
   bool upgrade = true;  // older op versions become current ones
 };
-std::unique_ptr<ir::Module> read_bytecode(std::shared_ptr<Storage> storage, const std::string& where,
+std::unique_ptr<ir::Module> read_bytecode(const std::shared_ptr<Storage>& storage, const std::string& where,
                                           const ReadOptions& options = {});
 
 struct WriteOptions {

@@ -108,8 +108,7 @@ Results quantize_with(const Call& call, bool has_offset2) {
     const std::size_t k = p.index(i);
     double q = (values[i] - at(p.offset2, k)) / at(p.scale, k);
     if (in_f32)
-      q = static_cast<double>(
-          static_cast<float>(static_cast<float>(values[i] - at(p.offset2, k)) / static_cast<float>(at(p.scale, k))));
+      q = static_cast<double>(static_cast<float>(values[i] - at(p.offset2, k)) / static_cast<float>(at(p.scale, k)));
     // Rounding belongs to integer codes; a float code is rounded by its format.
     if (is_integer(to)) q = std::nearbyint(q);
     q += at(p.offset1, k);
