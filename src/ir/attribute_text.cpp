@@ -201,21 +201,20 @@ void AttributeWriter::named_entry(const Attribute& entry) {
 }
 
 void AttributeWriter::dictionary(const std::vector<AttrRef>& entries) {
-  std::vector<AttrRef> sorted = entries;
-  std::stable_sort(sorted.begin(), sorted.end(), [](AttrRef a, AttrRef b) {
-    const auto key = [](AttrRef entry) {
-      return entry != nullptr && entry->is(AttrCode::kSerializationOpaque) ? program_key(entry->field<std::string>(0))
-                                                                           : std::string();
-    };
-    return key(a) < key(b);
-  });
+  std::vector<std::pair<std::string, std::size_t>> sorted;  // by key; equal keys in the file's order
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const bool named = entries[i] != nullptr && entries[i]->is(AttrCode::kSerializationOpaque);
+    sorted.emplace_back(named ? program_key(entries[i]->field<std::string>(0)) : std::string(), i);
+  }
+  std::ranges::sort(sorted);
   out_ += "{";
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     if (i > 0) out_ += ", ";
-    if (sorted[i] == nullptr) {
+    const AttrRef entry = entries[sorted[i].second];
+    if (entry == nullptr) {
       attribute(nullptr);
     } else {
-      named_entry(*sorted[i]);
+      named_entry(*entry);
     }
   }
   out_ += "}";

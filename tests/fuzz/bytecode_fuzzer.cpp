@@ -43,9 +43,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   look_at_constants(module->body());
-  for (const auto& look : {+[](const coreai::ir::Module& m) { coreai::summarize(m); },
-                           +[](const coreai::ir::Module& m) { coreai::ir::verify(m); },
-                           +[](const coreai::ir::Module& m) { coreai::ir::to_text(m); }}) {
+  for (const auto& look :
+       {+[](const coreai::ir::Module& m) { coreai::summarize(m); },
+        +[](const coreai::ir::Module& m) { coreai::ir::verify(m); },
+        +[](const coreai::ir::Module& m) { coreai::ir::to_text(m); },
+        +[](const coreai::ir::Module& m) { coreai::ir::to_text(m, {-1, true, coreai::ir::TextForm::kDisk}); }}) {
     try {
       look(*module);
     } catch (const coreai::Error&) {

@@ -39,7 +39,9 @@ std::string program_text(const ir::Module& module, const InspectOptions& options
 template <typename Count>
 std::vector<std::pair<std::string, Count>> by_size(const std::map<std::string, Count>& counts) {
   std::vector<std::pair<std::string, Count>> sorted(counts.begin(), counts.end());
-  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::ranges::sort(sorted, [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
   return sorted;
 }
 
@@ -213,7 +215,7 @@ Command add_inspect(CLI::App& app, const CommonOptions& common) {
       ->capture_default_str();
   CLI::Option* plan = command->add_option("--plan", options->plan,
                                           "Print the steps of a function for these extents of its dynamic dimensions: "
-                                          "q=1,s=128 in order, or by name (input_ids.1=1)");
+                                          "q=1,s=128 in order, or by name (input_ids.1=1); \"\" when all are static");
   plan->type_name("EXTENTS")->check([](const std::string& text) {
     parse_extents(text);
     return std::string();
