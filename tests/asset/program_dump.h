@@ -56,7 +56,7 @@ class ProgramDump {
     if (added) {
       std::string text = fmt::format("{}(", static_cast<int>(item->code()));
       for (const ir::Field& field : item->fields())
-        text += std::visit([this](const auto& v) { return value(v); }, field) + ";";
+        text += std::visit([this](const auto& v) { return this->value(v); }, field) + ";";
       texts_[item] = text + ")";
     }
     return texts_[item];

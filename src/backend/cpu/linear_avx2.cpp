@@ -130,7 +130,7 @@ struct Avx2 {
   // Sum of a block's integers times the zero point, in every lane.
   template <int B>
   static COREAI_ALWAYS_INLINE __m256i zero_term(const std::int32_t* isum, std::int64_t b, std::int32_t zero) {
-    return _mm256_set1_epi32(zero * (B == 32 ? isum[2 * b] + isum[2 * b + 1] : isum[b]));
+    return _mm256_set1_epi32(wrapped_product(zero, isum[B == 32 ? 2 * b : b], B == 32 ? isum[2 * b + 1] : 0));
   }
 
   template <KernelKind kKind, int D, int B>

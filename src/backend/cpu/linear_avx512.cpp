@@ -84,7 +84,7 @@ struct Avx512 {
   }
   template <int B>
   static COREAI_ALWAYS_INLINE __m512i zero_term(const std::int32_t* isum, std::int64_t b, std::int32_t zero) {
-    return _mm512_set1_epi32(zero * (B == 32 ? isum[2 * b] + isum[2 * b + 1] : isum[b]));
+    return _mm512_set1_epi32(wrapped_product(zero, isum[B == 32 ? 2 * b : b], B == 32 ? isum[2 * b + 1] : 0));
   }
 
   // Sums of the digits to the float of the exact integer; `sum` holds the highest digit first.

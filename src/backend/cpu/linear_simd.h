@@ -17,6 +17,12 @@ namespace coreai::cpu {
 
 #define COREAI_ALWAYS_INLINE inline __attribute__((always_inline))
 
+// zero * (a + b), wrapping: a late chunk, whose result is discarded, may read other bytes in place of sums.
+static COREAI_ALWAYS_INLINE std::int32_t wrapped_product(std::int32_t zero, std::int32_t a, std::int32_t b) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(zero) *
+                                   (static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b)));
+}
+
 // How scales and offsets lie in a panel; the two common forms have their own kernels.
 enum class ParamMode : int { kScaleF16, kScaleOffsetF16, kGeneral };
 
