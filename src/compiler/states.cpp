@@ -74,7 +74,7 @@ std::optional<std::vector<float>> head_scales(const Graph& g, const Node& norm, 
 }
 
 // Follows a value [1, h, q, d] (unit axes apart) back to the projection it is made of.
-std::optional<HeadTrace> trace_heads(Graph& g, ValueId id, const std::vector<int>& uses) {
+std::optional<HeadTrace> trace_heads(Graph& g, ValueId id) {
   HeadTrace trace;
   const auto& shape = g.value(id).shape;
   if (shape.size() < 3) return std::nullopt;
@@ -125,7 +125,6 @@ std::optional<HeadTrace> trace_heads(Graph& g, ValueId id, const std::vector<int
     }
   }
   if (g.value(id).shape.size() != 4 || g.value(id).shape[2] != rows || g.value(id).constant) return std::nullopt;
-  static_cast<void>(uses);
   trace.base = id;
   return trace;
 }
@@ -152,7 +151,7 @@ HeadsParams::Task task_of(Node& node, const HeadTrace& trace) {
 }
 
 // One store [1, 1, heads, q, d] at (layer, 0, 0.., position.., 0).
-void add_store(Graph& g, Node& heads, HeadsParams& params, Node& store, const std::vector<int>& uses) {
+void add_store(Graph& g, Node& heads, HeadsParams& params, Node& store) {
   const StoreParams& s = std::get<StoreParams>(store.params);
   const auto& full = g.value(g.state_initial[static_cast<std::size_t>(s.state)]).shape;
   const auto layer = g.exprs.as_constant(s.start[0]);
@@ -161,7 +160,7 @@ void add_store(Graph& g, Node& heads, HeadsParams& params, Node& store, const st
                     g.exprs.is_constant(s.start[2], 0) && s.extent[2] == full[2] &&
                     g.exprs.is_constant(s.start[4], 0) && s.extent[4] == full[4];
   if (!fits) refuse(store, "a state is updated in a form that no kernel stores");
-  const auto trace = trace_heads(g, store.inputs[1], uses);
+  const auto trace = trace_heads(g, store.inputs[1]);
   if (!trace) refuse(store, "what a state takes in is not made of heads");
   HeadsParams::Task task = task_of(heads, *trace);
   task.state = s.state;
@@ -173,7 +172,7 @@ void add_store(Graph& g, Node& heads, HeadsParams& params, Node& store, const st
 }
 
 // The attention's query and the stores whose content it reads become one node in front of it.
-void form_heads(Graph& g, NodeId attention_id, const std::vector<int>& uses) {
+void form_heads(Graph& g, NodeId attention_id) {
   const Node attention = g.node(attention_id);
   const auto key = trace_state(g, attention.inputs[1]), value = trace_state(g, attention.inputs[2]);
   if (!key || !value) refuse(attention, "keys and values do not come from states");
@@ -188,7 +187,7 @@ void form_heads(Graph& g, NodeId attention_id, const std::vector<int>& uses) {
     if (std::find(stores.begin(), stores.end(), producer) != stores.end()) continue;
     stores.push_back(producer);
   }
-  const auto query = trace_heads(g, attention.inputs[0], uses);
+  const auto query = trace_heads(g, attention.inputs[0]);
   if (!query) refuse(attention, "the query is not made of heads");
   params.tasks.push_back(task_of(heads, *query));
   const auto dim = g.exprs.constant(query->head_dim);
@@ -197,7 +196,7 @@ void form_heads(Graph& g, NodeId attention_id, const std::vector<int>& uses) {
       g.new_value(DType::kF32, {g.exprs.constant(1), g.exprs.constant(query->heads), shape[shape.size() - 2], dim});
   heads.outputs.push_back(rotated);
   for (NodeId s : stores) {
-    add_store(g, heads, params, g.node(s), uses);
+    add_store(g, heads, params, g.node(s));
     g.node(s).kind = NodeKind::kDead;
   }
   heads.params = std::move(params);
@@ -244,9 +243,8 @@ void form_states(Graph& g) {
   for (const NodeId id : g.order()) {
     if (g.node(id).kind == NodeKind::kOp && g.node(id).code == OpCode::kSliceUpdate) form_store(g, id);
   }
-  const std::vector<int> uses = g.use_counts();
   for (const NodeId id : g.order()) {
-    if (g.node(id).kind == NodeKind::kAttention) form_heads(g, id, uses);
+    if (g.node(id).kind == NodeKind::kAttention) form_heads(g, id);
   }
   g.sweep();
   for (const NodeId id : g.order()) {
