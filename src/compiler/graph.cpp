@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 namespace coreai::compiler {
 
@@ -84,27 +86,44 @@ void Graph::replace_uses(ValueId from, ValueId to) {
 }
 
 std::vector<NodeId> Graph::order() const {
-  std::vector<int> waiting(nodes.size(), 0);
-  std::vector<std::vector<NodeId>> readers(nodes.size());
-  std::set<std::pair<double, NodeId>> ready;
+  // Readers of node i: readers[first[i]] up to readers[first[i + 1]], with one entry per operand.
+  std::vector<int> waiting(nodes.size(), 0), first(nodes.size() + 1, 0);
   std::size_t live = 0;
+  const auto each_edge = [&](auto&& visit) {
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i].kind == NodeKind::kDead) continue;
+      for (ValueId v : nodes[i].inputs) {
+        if (v >= 0 && value(v).producer >= 0) visit(static_cast<std::size_t>(value(v).producer), i);
+      }
+    }
+  };
+  each_edge([&](std::size_t producer, std::size_t reader) { ++first[producer + 1], ++waiting[reader]; });
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  std::vector<NodeId> readers(static_cast<std::size_t>(first.back()));
+  std::vector<int> next(first.begin(), first.end() - 1);
+  each_edge([&](std::size_t producer, std::size_t reader) {
+    readers[static_cast<std::size_t>(next[producer]++)] = static_cast<NodeId>(reader);
+  });
+  using Ready = std::pair<double, NodeId>;
+  std::vector<Ready> ready;  // a heap, the earliest position first
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].kind == NodeKind::kDead) continue;
     ++live;
-    for (ValueId v : nodes[i].inputs) {
-      if (v < 0 || value(v).producer < 0) continue;
-      readers[static_cast<std::size_t>(value(v).producer)].push_back(static_cast<NodeId>(i));
-      ++waiting[i];
-    }
-    if (waiting[i] == 0) ready.insert({nodes[i].position, static_cast<NodeId>(i)});
+    if (waiting[i] == 0) ready.emplace_back(nodes[i].position, static_cast<NodeId>(i));
   }
+  std::make_heap(ready.begin(), ready.end(), std::greater<>());
   std::vector<NodeId> out;
+  out.reserve(live);
   while (!ready.empty()) {
-    const NodeId id = ready.begin()->second;
-    ready.erase(ready.begin());
-    out.push_back(id);
-    for (NodeId r : readers[static_cast<std::size_t>(id)]) {
-      if (--waiting[static_cast<std::size_t>(r)] == 0) ready.insert({nodes[static_cast<std::size_t>(r)].position, r});
+    std::pop_heap(ready.begin(), ready.end(), std::greater<>());
+    const auto id = static_cast<std::size_t>(ready.back().second);
+    ready.pop_back();
+    out.push_back(static_cast<NodeId>(id));
+    for (int i = first[id]; i < first[id + 1]; ++i) {
+      const NodeId reader = readers[static_cast<std::size_t>(i)];
+      if (--waiting[static_cast<std::size_t>(reader)] > 0) continue;
+      ready.emplace_back(nodes[static_cast<std::size_t>(reader)].position, reader);
+      std::push_heap(ready.begin(), ready.end(), std::greater<>());
     }
   }
   if (out.size() != live) throw NotPlannable{"values depend on each other in a circle"};

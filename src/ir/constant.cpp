@@ -1,8 +1,11 @@
 // Constants as arrays: inline and resource forms pack elements below eight bits differently.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "coreai/base/error.h"
 #include "coreai/ir/module.h"
@@ -70,15 +73,27 @@ NDArray expand_splat(DType dtype, const Shape& shape, const NDArray& element) {
     throw VerificationError(fmt::format("a splat constant of {} elements is too large to expand", count),
                             shape.to_string());
   }
-  NDArray array(dtype, shape);
+  NDArray array(dtype, shape);  // filled with zeros
   const auto out = array.mutable_bytes();
+  auto one = element.bytes();
+  if (out.empty() || std::all_of(one.begin(), one.end(), [](std::byte b) { return b == std::byte{0}; })) return array;
+  std::array<std::byte, 3> period;  // the shortest whole bytes that elements of 1, 2, 3, 4 or 6 bits repeat in
   if (is_subbyte(dtype)) {
-    const std::vector<std::byte> unpacked(count, element.bytes()[0]);
-    pack_bits(unpacked, dtype_bits(dtype), out);
-    return array;
+    std::array<std::byte, 8> elements;
+    elements.fill(one[0]);
+    const int bits = dtype_bits(dtype);
+    pack_bits(std::span(elements).first(static_cast<std::size_t>(std::lcm(bits, 8) / bits)), bits, period);
+    one = std::span(period).first(static_cast<std::size_t>(std::lcm(bits, 8) / 8));
   }
-  const auto one = element.bytes();
-  for (std::size_t at = 0; at < out.size(); at += one.size()) std::memcpy(out.data() + at, one.data(), one.size());
+  // Doubles what is written already.
+  std::size_t done = std::min(one.size(), out.size());
+  std::memcpy(out.data(), one.data(), done);
+  for (std::size_t n; done < out.size(); done += n) {
+    n = std::min(done, out.size() - done);
+    std::memcpy(out.data() + done, out.data(), n);
+  }
+  if (const auto rest = dtype_bits(dtype) * count % 8; is_subbyte(dtype) && rest)  // no bits behind the last element
+    out.back() &= static_cast<std::byte>((1u << rest) - 1);
   return array;
 }
 

@@ -33,8 +33,7 @@ std::shared_ptr<detail::ModelImpl> specialise(std::unique_ptr<ir::Module> module
 std::shared_ptr<detail::ModelImpl> open_and_specialise(const std::filesystem::path& path,
                                                        const SpecializationOptions& options) {
   options.validate();
-  const SpecializationCache cache(options.cache_directory.empty() ? SpecializationCache::default_directory()
-                                                                  : options.cache_directory);
+  const SpecializationCache cache = SpecializationCache::of(options);
   AIModelAsset asset = AIModelAsset::open(path, HashCheck::kSkip);
   const std::filesystem::path program = path / "main.mlirb";
   const bool known = options.use_cache && !asset.hash_hex().empty() && cache.hash_is_known(program, asset.hash_hex());

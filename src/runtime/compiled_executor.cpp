@@ -9,9 +9,6 @@
 #include "backend/cpu/executable.h"
 #include "backend/cpu/reference/evaluator.h"
 #include "coreai/base/error.h"
-#include "coreai/base/log.h"
-#include "coreai/base/mapped_file.h"
-#include "runtime/specialization_cache.h"
 
 namespace coreai::detail {
 namespace {
@@ -204,35 +201,10 @@ class CompiledExecutor final : public FunctionExecutor {
   FunctionDescriptor descriptor_;
 };
 
-cpu::PackedWeights load_or_pack(const Plan& plan, const ExecutionResources& resources, const std::string& function,
-                                const SpecializationOptions& options, cpu::Isa isa) {
-  const bool cached = options.use_cache && !resources.asset_hash.empty();
-  const SpecializationCache cache(options.cache_directory.empty() ? SpecializationCache::default_directory()
-                                                                  : options.cache_directory);
-  std::string passes;
-  for (const std::string& p : options.disabled_passes) passes += p + ",";
-  const std::string name =
-      fmt::format("coreai 1|{}|{}|{}|{}", resources.asset_hash, function, cpu::isa_name(isa), passes);
-  const std::string digest = to_hex(sha256(std::as_bytes(std::span(name.data(), name.size()))));
-  if (cached) {
-    if (auto block = cache.load(digest)) {
-      try {
-        return cpu::PackedWeights::view(plan, std::move(block), digest);
-      } catch (const Error& e) {
-        log(LogLevel::kWarning, fmt::format("a cache entry is made again: {}", e.what()));
-      }
-    }
-  }
-  auto packed = cpu::PackedWeights::pack(plan, *resources.pool, [&](double share) {
-    if (options.progress) options.progress(share, "packing weights", options.progress_user);
-  });
-  if (cached) cache.store(digest, packed.bytes());
-  return packed;
-}
-
 }  // namespace
 
-std::unique_ptr<FunctionExecutor> make_compiled_executor(Plan plan, std::unique_ptr<FunctionExecutor> reference,
+std::unique_ptr<FunctionExecutor> make_compiled_executor(Plan plan, PackedWeightsEntry& weights,
+                                                         std::unique_ptr<FunctionExecutor> reference,
                                                          ExecutionResources& resources,
                                                          const FunctionDescriptor& descriptor,
                                                          const SpecializationOptions& options) {
@@ -242,7 +214,7 @@ std::unique_ptr<FunctionExecutor> make_compiled_executor(Plan plan, std::unique_
   executable->digits = digits_of(options.precision);
   executable->evaluator = &cpu::reference_evaluator();
   if (!resources.pool) resources.pool = std::make_shared<ThreadPool>(executable->threads);
-  executable->weights = load_or_pack(plan, resources, descriptor.name, options, executable->isa);
+  executable->weights = weights.take(plan, *resources.pool, options);
   executable->plan = std::move(plan);
   return std::make_unique<CompiledExecutor>(std::move(executable), resources.pool, std::move(reference),
                                             resources.module, descriptor);

@@ -14,13 +14,15 @@ std::unique_ptr<FunctionExecutor> make_executor(ExecutionResources& resources, c
     return std::make_unique<ReferenceExecutor>(resources.module, graph, descriptor, "op by op: " + why);
   };
   if (options.precision == Precision::kStrict) return reference("precision strict asks for it");
+  PackedWeightsEntry weights(resources, descriptor.name, options);
   compiler::CompileOptions compile_options;
   compile_options.disabled_passes.insert(options.disabled_passes.begin(), options.disabled_passes.end());
   compiler::CompileResult result =
       compiler::compile(*resources.module, graph, cpu::reference_evaluator(), compile_options);
   if (!result.plan) return reference(result.reason);
-  return make_compiled_executor(std::move(*result.plan), reference("this call breaks an assumption of the plan"),
-                                resources, descriptor, options);
+  return make_compiled_executor(std::move(*result.plan), weights,
+                                reference("this call breaks an assumption of the plan"), resources, descriptor,
+                                options);
 }
 
 }  // namespace coreai::detail

@@ -71,6 +71,10 @@ fs::path SpecializationCache::default_directory() {
   return {};
 }
 
+SpecializationCache SpecializationCache::of(const SpecializationOptions& options) {
+  return SpecializationCache(options.cache_directory.empty() ? default_directory() : options.cache_directory);
+}
+
 SpecializationCache::SpecializationCache(fs::path directory, std::uint64_t cap)
     : directory_(std::move(directory)), cap_(cap) {}
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coreai/base/ndarray.h"
+#include "coreai/runtime/specialization_options.h"
 
 namespace coreai {
 
@@ -25,6 +26,9 @@ class SpecializationCache {
 
   // COREAI_CACHE_DIR, else $XDG_CACHE_HOME/coreai, else ~/.cache/coreai; empty when there is no home.
   static std::filesystem::path default_directory();
+
+  // The cache that the options name.
+  static SpecializationCache of(const SpecializationOptions& options);
 
   explicit SpecializationCache(std::filesystem::path directory, std::uint64_t cap = kDefaultCap);
 

@@ -110,6 +110,24 @@ TEST_F(BuilderConstant, SplatsOfEveryKind) {
   EXPECT_EQ(constant_value(*bit->op).bytes()[0], std::byte{1});
 }
 
+// Widths that do not divide a byte repeat over three; lengths that end inside a byte leave zero bits behind.
+TEST_F(BuilderConstant, SplatsOfEveryWidthBelowAByte) {
+  for (const DType dtype : {DType::kUI2, DType::kUI3, DType::kUI4, DType::kUI6, DType::kSI2, DType::kSI4}) {
+    for (const std::int64_t count : {2, 3, 5, 8, 9, 33, 1000}) {
+      const Value* splat = builder_.splat(dtype, {count}, 1.0);
+      const NDArray value = constant_value(*splat->op);
+      EXPECT_EQ(value.bytes().size(), dtype_bytes(dtype, static_cast<std::uint64_t>(count)));
+      std::vector<double> elements(static_cast<std::size_t>(count));
+      read_as_f64(value, elements);
+      EXPECT_THAT(elements, ::testing::Each(1.0)) << dtype_name(dtype) << " x " << count;
+      const auto used = static_cast<int>(count * dtype_bits(dtype) % 8);
+      if (used) {
+        EXPECT_EQ(static_cast<unsigned>(value.bytes().back()) >> used, 0u) << dtype_name(dtype);
+      }
+    }
+  }
+}
+
 TEST_F(BuilderConstant, SubByteOnesArePackedResources) {
   NDArray value(DType::kSI4, {5});
   const std::vector<double> elements = {1, -8, 7, 0, -1};
