@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -54,6 +55,7 @@ constexpr std::uint64_t state_of(std::uint64_t sequence, std::uint64_t phase) {
 constexpr std::int64_t kHelpAfterNs = 3'000;
 // A wait that helping cannot end (a chunk that must not be redone) gives the core away from here on.
 constexpr std::int64_t kYieldAfterNs = 100'000;
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 // How long an idle thread looks for the next run before it sleeps.
 constexpr std::int64_t kIdleSpinNs = 50'000;
 
@@ -169,7 +171,7 @@ class ThreadPool::Impl {
 
   int threads() const { return static_cast<int>(slots_.size()); }
   void run(StepProgram& program, const std::stop_token& stop, RunEnd end);
-  void drain(const StepProgram& program);
+  bool drain_until(const StepProgram& program, std::int64_t end);  // in ticks
 
  private:
   // One run as a thread sees it, copied when it enters.
@@ -280,7 +282,7 @@ void ThreadPool::Impl::run(StepProgram& program, const std::stop_token& stop, Ru
     const std::lock_guard error_lock(error_mutex_);
     error = std::exchange(error_, nullptr);
   }
-  if (end == RunEnd::kDrain || cancelled || error) drain(program);
+  if (end == RunEnd::kDrain || cancelled || error) drain_until(program, kNever);
   if (!error) {
     // A chunk that failed while the pool was drained.
     const std::lock_guard error_lock(error_mutex_);
@@ -290,14 +292,17 @@ void ThreadPool::Impl::run(StepProgram& program, const std::stop_token& stop, Ru
   if (cancelled) throw CancelledError("the run was cancelled", "ThreadPool::run");
 }
 
-void ThreadPool::Impl::drain(const StepProgram& program) {
+bool ThreadPool::Impl::drain_until(const StepProgram& program, std::int64_t end) {
   const std::int64_t start = Clock::ticks();
   for (const Slot& slot : slots_) {
     while (slot.inside.load() == &program) {
       relax();
-      if (Clock::ticks() - start > yield_after_) std::this_thread::yield();
+      const std::int64_t now = Clock::ticks();
+      if (now > end) return false;
+      if (now - start > yield_after_) std::this_thread::yield();
     }
   }
+  return true;
 }
 
 void ThreadPool::Impl::thread_main(Slot& slot) {
@@ -475,7 +480,10 @@ void ThreadPool::run(StepProgram& program, std::stop_token stop, RunEnd end) {
   impl_->run(program, stop, end);
 }
 void ThreadPool::drain(const StepProgram& program) {
-  impl_->drain(program);
+  impl_->drain_until(program, kNever);
+}
+bool ThreadPool::drain_for(const StepProgram& program, std::chrono::nanoseconds time) {
+  return impl_->drain_until(program, Clock::ticks() + Clock::from_ns(time.count()));
 }
 
 }  // namespace coreai

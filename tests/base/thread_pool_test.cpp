@@ -131,6 +131,7 @@ TEST(ThreadPool, HelpsAThreadThatStalls) {
   ThreadPool pool(2);
   pool.run(program, {}, RunEnd::kLeaveLate);
   EXPECT_FALSE(program.release.load());
+  EXPECT_FALSE(pool.drain_for(program, std::chrono::milliseconds(1)));
   EXPECT_EQ(program.published.load(), 12);
   for (int i = 0; i < 12; ++i) EXPECT_EQ(program.out[i], i / 4 * 100 + i % 4);
   program.out[0] = -1;

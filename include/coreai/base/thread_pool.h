@@ -2,6 +2,7 @@
 // missing chunk itself, so that a descheduled thread does not hold up the others.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <stop_token>
@@ -66,6 +67,8 @@ class ThreadPool {
   void run(StepProgram& program, std::stop_token stop = {}, RunEnd end = RunEnd::kDrain);
   // Waits until no thread is inside `program`.
   void drain(const StepProgram& program);
+  // The same for about `time` at most; false when a thread is still inside.
+  bool drain_for(const StepProgram& program, std::chrono::nanoseconds time);
 
   // body(i) for i in [0, count), each once, in pieces taken by ticket.
   template <typename Body>

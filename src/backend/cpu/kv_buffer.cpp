@@ -111,7 +111,8 @@ void KvBuffer::add_blocks(std::int64_t count) {
   blocks_.reserve(blocks_.size() + static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
     // Each block counts its own users; the slab goes with its last block.
-    blocks_.emplace_back(slab->data() + static_cast<std::uint64_t>(i) * block_bytes_, [slab](std::byte*) {});
+    blocks_.push_back(
+        std::make_shared<Block>(Block{slab->data() + static_cast<std::uint64_t>(i) * block_bytes_, slab}));
   }
 }
 
@@ -132,9 +133,25 @@ void KvBuffer::make_writable(std::int64_t first, std::int64_t count) {
   for (std::int64_t b = first / kBlockPositions; b <= (first + count - 1) / kBlockPositions; ++b) {
     if (!is_shared(b)) continue;
     const auto slab = std::make_shared<Slab>(static_cast<std::size_t>(block_bytes_));
-    std::memcpy(slab->data(), blocks_[static_cast<std::size_t>(b)].get(), block_bytes_);
-    blocks_[static_cast<std::size_t>(b)] = std::shared_ptr<std::byte>(slab->data(), [slab](std::byte*) {});
+    auto& block = blocks_[static_cast<std::size_t>(b)];
+    std::memcpy(slab->data(), block->data, block_bytes_);
+    block = std::make_shared<Block>(Block{slab->data(), slab});
   }
+}
+
+void KvBuffer::look_at(const KvBuffer& other) {
+  role_ = other.role_, dtype_ = other.dtype_, geometry_ = other.geometry_, positions_ = other.positions_;
+  head_block_bytes_ = other.head_block_bytes_, block_bytes_ = other.block_bytes_;
+  blocks_.resize(other.blocks_.size());
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    if (!blocks_[i]) blocks_[i] = std::make_shared<Block>();
+    *blocks_[i] = *other.blocks_[i];
+  }
+}
+
+void KvBuffer::look_away() {
+  positions_ = 0;
+  for (const auto& block : blocks_) *block = {};
 }
 
 void KvBuffer::clear() {
@@ -144,10 +161,10 @@ void KvBuffer::clear() {
 }
 
 const std::byte* KvBuffer::head_block(std::int64_t layer, std::int64_t head, std::int64_t block) const {
-  return blocks_[static_cast<std::size_t>(block)].get() + (layer * geometry_.kv_heads + head) * head_block_bytes_;
+  return blocks_[static_cast<std::size_t>(block)]->data + (layer * geometry_.kv_heads + head) * head_block_bytes_;
 }
 std::byte* KvBuffer::mutable_head_block(std::int64_t layer, std::int64_t head, std::int64_t block) {
-  return blocks_[static_cast<std::size_t>(block)].get() + (layer * geometry_.kv_heads + head) * head_block_bytes_;
+  return blocks_[static_cast<std::size_t>(block)]->data + (layer * geometry_.kv_heads + head) * head_block_bytes_;
 }
 
 void KvBuffer::check_range(std::int64_t layer, std::int64_t head, std::int64_t first, std::int64_t count) const {

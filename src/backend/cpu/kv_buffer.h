@@ -48,6 +48,13 @@ class KvBuffer {
   // Gives the blocks that hold positions [first, first + count) an own copy where they are shared. Call before storing.
   void make_writable(std::int64_t first, std::int64_t count);
   bool is_shared(std::int64_t block) const { return blocks_[static_cast<std::size_t>(block)].use_count() > 1; }
+
+  // Makes this a look at another buffer's blocks as they are now: it keeps their memory alive, is not counted as
+  // sharing them, and what is stored through it is stored there. Allocates only when there are more blocks than before.
+  void look_at(const KvBuffer& other);
+  // Lets the memory go; positions() is 0 from then on.
+  void look_away();
+
   // Zeroes every position.
   void clear();
 
@@ -80,7 +87,12 @@ class KvBuffer {
   std::int64_t positions_ = 0;
   std::int64_t head_block_bytes_ = 0;
   std::uint64_t block_bytes_ = 0;
-  std::vector<std::shared_ptr<std::byte>> blocks_;
+  // Copies of a buffer share a Block; a look has Blocks of its own on the same memory.
+  struct Block {
+    std::byte* data = nullptr;
+    std::shared_ptr<void> memory;
+  };
+  std::vector<std::shared_ptr<Block>> blocks_;
 };
 
 }  // namespace coreai::cpu

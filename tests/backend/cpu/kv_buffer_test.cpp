@@ -118,6 +118,25 @@ TEST(KvBuffer, SharesBlocksUntilTheyAreWritten) {
   EXPECT_EQ(back, std::vector<float>(8, 0.0f));
 }
 
+TEST(KvBuffer, ALookKeepsTheMemoryAndIsNoShare) {
+  KvBuffer look;
+  const std::vector<float> ones(8, 1.0f);
+  std::vector<float> back(8);
+  {
+    KvBuffer a(KvRole::kValue, DType::kF32, {1, 1, 8}, 300);
+    look.look_at(a);
+    EXPECT_FALSE(a.is_shared(0));
+    look.store_rows(0, 0, 299, 1, ones.data(), 0);
+    a.load_rows(0, 0, 299, 1, back.data(), 0);
+    EXPECT_EQ(back, ones) << "what is stored through a look is stored there";
+    a.clear();
+  }
+  look.load_rows(0, 0, 299, 1, back.data(), 0);
+  EXPECT_EQ(back, ones) << "the memory went with the buffer";
+  look.look_away();
+  EXPECT_EQ(look.positions(), 0);
+}
+
 TEST(KvBuffer, RefusesWhatDoesNotFit) {
   EXPECT_THROW(KvBuffer(KvRole::kKey, DType::kSI8, {1, 1, 8}, 1), InvalidArgumentError);
   EXPECT_THROW(KvBuffer(KvRole::kKey, DType::kF16, {0, 1, 8}, 1), InvalidArgumentError);

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "backend/cpu/executable.h"
+#include "backend/cpu/call_frame.h"
 #include "coreai/base/error.h"
 
 namespace coreai::cpu {
@@ -44,8 +44,8 @@ void copy_run(const RowKernels& kernels, DType from, const std::byte* in, std::i
 
 }  // namespace
 
-void Call::copy(const CopyStep& step, const StepCall& call) {
-  const auto& plan = executable_->plan;
+void CallFrame::copy(const CopyStep& step, const StepCall& call) {
+  const auto& plan = executable_.plan;
   const DType from = plan.buffers[static_cast<std::size_t>(step.in.buffer)].dtype;
   const DType to = plan.buffers[static_cast<std::size_t>(step.out.buffer)].dtype;
   const std::int64_t in_width = dtype_bits(from) / 8, out_width = dtype_bits(to) / 8;
@@ -70,7 +70,7 @@ void Call::copy(const CopyStep& step, const StepCall& call) {
       extents[static_cast<std::size_t>(axis)] = call.rows;
     }
   }
-  const RowKernels& kernels = row_kernels(executable_->isa);
+  const RowKernels& kernels = row_kernels(executable_.isa);
   if (std::any_of(extents.begin(), extents.end(), [](std::int64_t e) { return e <= 0; })) return;
   const std::size_t inner = rank == 0 ? 0 : rank - 1;
   while (true) {
@@ -85,7 +85,7 @@ void Call::copy(const CopyStep& step, const StepCall& call) {
   }
 }
 
-void Call::generic(const compiler::GenericStep& step) {
+void CallFrame::generic(const compiler::GenericStep& step) {
   const auto shape_of = [&](const compiler::GenericOperand& o) {
     std::vector<std::int64_t> dims;
     for (compiler::Expr e : o.shape) dims.push_back(value(e));
@@ -107,7 +107,7 @@ void Call::generic(const compiler::GenericStep& step) {
       inputs.push_back(std::move(array));
     }
   }
-  const std::vector<NDArray> results = executable_->evaluator->evaluate(*step.op, inputs);
+  const std::vector<NDArray> results = executable_.evaluator->evaluate(*step.op, inputs);
   COREAI_INVARIANT(results.size() == step.outputs.size());
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Shape planned = shape_of(step.outputs[i]);

@@ -1,0 +1,416 @@
+#include "backend/cpu/call_frame.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "coreai/base/error.h"
+
+namespace coreai::cpu {
+namespace {
+
+using compiler::Buffer;
+using compiler::Step;
+
+// Up to this many rows a step is cheap to do again: its chunks go through private memory, and a thread that waits
+// redoes a missing one.
+constexpr std::int64_t kRedoableRows = 4;
+// Rows of one chunk of a row-wise step when there are many.
+constexpr std::int64_t kRowsPerChunk = 8;
+// A chunk of a linear layer reads at least this many bytes of weights.
+constexpr std::size_t kMinChunkBytes = 16 << 10;
+
+Activation kernel_activation(compiler::Activation a) {
+  switch (a) {
+    case compiler::Activation::kNone:
+      return Activation::kIdentity;
+    case compiler::Activation::kSilu:
+      return Activation::kSilu;
+    case compiler::Activation::kGeluTanh:
+      return Activation::kGeluTanh;
+    case compiler::Activation::kGeluErf:
+      return Activation::kGeluErf;
+    case compiler::Activation::kGeluSigmoid:
+      break;
+  }
+  throw InternalError("an activation without a kernel was planned");
+}
+
+std::size_t aligned64(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+void reserve(std::shared_ptr<Storage>& storage, std::size_t bytes) {
+  // A quarter more: a growing context then reallocates rarely.
+  if (!storage || storage->size() < bytes) storage = Storage::allocate(bytes + bytes / 4);
+}
+
+}  // namespace
+
+CallFrame::CallFrame(const Executable& executable) : executable_(executable) {
+  calls_.resize(executable_.plan.steps.size());
+  addresses_.resize(executable_.plan.buffers.size());
+  build_phases();
+}
+
+void CallFrame::build_phases() {
+  const auto& plan = executable_.plan;
+  const compiler::Rows* quantized = nullptr;  // rows whose digits are at hand
+  bool quantized_last_rows = false;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    const auto add = [&](PhaseKind kind) { phases_.push_back({kind, static_cast<int>(i)}); };
+    if (std::holds_alternative<compiler::EmbeddingStep>(step.body)) add(PhaseKind::kEmbedding);
+    if (std::holds_alternative<compiler::NormStep>(step.body)) add(PhaseKind::kNorm);
+    if (std::holds_alternative<compiler::RopeTableStep>(step.body)) add(PhaseKind::kRopeTable);
+    if (const auto* heads = std::get_if<compiler::HeadsStep>(&step.body)) {
+      calls_[i].heads.resize(heads->tasks.size());
+      add(PhaseKind::kHeads);
+    }
+    if (std::holds_alternative<compiler::AttentionStep>(step.body)) {
+      add(PhaseKind::kAttention);
+      add(PhaseKind::kAttentionJoin);
+    }
+    if (std::holds_alternative<compiler::CopyStep>(step.body)) add(PhaseKind::kCopy);
+    if (std::holds_alternative<compiler::GenericStep>(step.body)) add(PhaseKind::kGeneric);
+    if (const auto* linear = std::get_if<compiler::LinearStep>(&step.body)) {
+      if (executable_.weights.matrix(linear->weight).takes_digits()) {
+        const bool at_hand = quantized && quantized->buffer == linear->in.buffer &&
+                             quantized->offset == linear->in.offset && quantized->width == linear->in.width &&
+                             quantized_last_rows == step.last_rows;
+        if (!at_hand) add(PhaseKind::kQuantize);
+        quantized = &linear->in;
+        quantized_last_rows = step.last_rows;
+      }
+      add(PhaseKind::kLinear);
+    }
+    // Digits are stale once their rows are written again.
+    for (int w : compiler::buffers_of(step).writes) {
+      if (quantized && quantized->buffer == w) quantized = nullptr;
+    }
+  }
+}
+
+bool CallFrame::to_output(int buffer) const {
+  return executable_.plan.buffers[static_cast<std::size_t>(buffer)].kind == Buffer::Kind::kOutput;
+}
+
+float* CallFrame::row_address(const compiler::Rows& rows, std::int64_t row) const {
+  return reinterpret_cast<float*>(address(rows.buffer)) + value(rows.offset) + row * rows.row_stride;
+}
+
+void CallFrame::place_buffers(CallMemory& memory) {
+  const auto& plan = executable_.plan;
+  std::vector<std::size_t>& sizes = slot_bytes_;
+  sizes.assign(plan.slot_count, 0);
+  const auto bytes_of = [&](const Buffer& b) {
+    return dtype_bytes(b.dtype, static_cast<std::uint64_t>(std::max<std::int64_t>(value(b.elements), 0)));
+  };
+  for (const Buffer& b : plan.buffers) {
+    if (b.kind != Buffer::Kind::kArena || b.slot < 0) continue;
+    auto& size = sizes[static_cast<std::size_t>(b.slot)];
+    size = std::max(size, aligned64(bytes_of(b)));
+  }
+  std::size_t total = 0;
+  for (std::size_t& s : sizes) total += std::exchange(s, total);  // sizes become offsets
+  reserve(memory.arena, total);
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& b = plan.buffers[i];
+    switch (b.kind) {
+      case Buffer::Kind::kArena:
+        addresses_[i] = b.slot < 0 ? nullptr : memory.arena->data() + sizes[static_cast<std::size_t>(b.slot)];
+        break;
+      case Buffer::Kind::kInput:
+        // Steps never write inputs.
+        addresses_[i] = const_cast<std::byte*>(arrays_->inputs[b.index].bytes().data());
+        break;
+      case Buffer::Kind::kOutput:
+        addresses_[i] = arrays_->outputs[b.index].mutable_bytes().data();
+        break;
+    }
+  }
+}
+
+void CallFrame::look_at_states() {
+  for (const Step& step : executable_.plan.steps) {
+    const auto* heads = std::get_if<compiler::HeadsStep>(&step.body);
+    if (!heads) continue;
+    for (const compiler::HeadTask& t : heads->tasks) {
+      if (t.state >= 0)
+        arrays_->states[static_cast<std::size_t>(t.state)]->make_writable(value(t.position), value(step.rows));
+    }
+  }
+  states_.resize(arrays_->states.size());
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (arrays_->states[i]) states_[i].look_at(*arrays_->states[i]);
+  }
+}
+
+// Memory that several steps share, by the largest of them.
+void CallFrame::reserve_shared(CallMemory& memory) {
+  std::size_t digits = 0, partials = 0;
+  for (Phase& phase : phases_) {
+    const StepCall& call = calls_[static_cast<std::size_t>(phase.step)];
+    if (phase.kind == PhaseKind::kQuantize) {
+      digits =
+          std::max(digits, static_cast<std::size_t>(call.rows) *
+                               activation_row_bytes(call.linear.weights->k(), executable_.digits, executable_.isa));
+    }
+    if (phase.kind == PhaseKind::kAttention)
+      partials = std::max(partials, call.attention_plan.partial_floats * sizeof(float));
+    cut(phase);
+  }
+  reserve(memory.digits, digits);
+  reserve(memory.partials, partials);
+}
+
+void CallFrame::bind(std::span<const std::int64_t> values, const CallArrays& arrays, CallMemory& memory) {
+  values_ = values;
+  arrays_ = &arrays;
+  last_rows_ = arrays.last_rows;
+  scratch_bytes_ = 0;
+  place_buffers(memory);
+  look_at_states();
+  for (std::size_t i = 0; i < calls_.size(); ++i) bind_step(static_cast<int>(i));
+  reserve_shared(memory);
+  memory_ = memory;
+  for (StepCall& call : calls_) call.linear.digits = memory_.digits->data();
+}
+
+void CallFrame::release() {
+  for (KvBuffer& state : states_) state.look_away();
+}
+
+// ---- arguments ----
+
+void CallFrame::bind_step(int index) {
+  const Step& step = executable_.plan.steps[static_cast<std::size_t>(index)];
+  StepCall& call = calls_[static_cast<std::size_t>(index)];
+  const std::int64_t rows = value(step.rows);
+  call.rows = step.last_rows && last_rows_ >= 0 ? std::min(rows, last_rows_) : rows;
+  call.row_begin = rows - call.rows;
+  if (const auto* s = std::get_if<compiler::EmbeddingStep>(&step.body)) bind_embedding(call, *s);
+  if (const auto* s = std::get_if<compiler::NormStep>(&step.body)) bind_norm(call, *s);
+  if (const auto* s = std::get_if<compiler::LinearStep>(&step.body)) bind_linear(call, *s);
+  if (const auto* s = std::get_if<compiler::RopeTableStep>(&step.body)) bind_table(call, *s);
+  if (const auto* s = std::get_if<compiler::HeadsStep>(&step.body)) bind_heads(call, *s);
+  if (const auto* s = std::get_if<compiler::AttentionStep>(&step.body)) bind_attention(call, *s);
+}
+
+void CallFrame::bind_embedding(StepCall& call, const compiler::EmbeddingStep& step) {
+  call.out = row_address(step.out, 0);
+  call.ids = reinterpret_cast<const std::int32_t*>(address(step.ids)) + value(step.ids_offset);
+  if (executable_.plan.buffers[static_cast<std::size_t>(step.ids)].kind != Buffer::Kind::kInput) return;
+  call.own_ids.assign(call.ids, call.ids + call.rows);  // the caller may free its array while a late chunk reads
+  call.ids = call.own_ids.data();
+}
+
+void CallFrame::bind_norm(StepCall& call, const compiler::NormStep& step) {
+  RmsNormArgs& a = call.norm;
+  a = {};
+  a.x = row_address(step.in, call.row_begin);
+  a.x_row_stride = step.in.row_stride;
+  a.weight = step.scale.data();
+  a.eps = step.eps;
+  a.dim = step.in.width;
+  if (step.residual) {
+    a.residual = row_address(*step.residual, call.row_begin);
+    a.residual_row_stride = step.residual->row_stride;
+  }
+  a.out = row_address(step.out, to_output(step.out.buffer) ? 0 : call.row_begin);
+  a.out_row_stride = step.out.row_stride;
+}
+
+void CallFrame::bind_linear(StepCall& call, const compiler::LinearStep& step) {
+  LinearArgs& a = call.linear;
+  a = {};
+  a.weights = &executable_.weights.matrix(step.weight);
+  a.m = call.rows;
+  a.x = row_address(step.in, call.row_begin);
+  a.x_stride = step.in.row_stride;
+  a.y = row_address(step.out, to_output(step.out.buffer) ? 0 : call.row_begin);
+  a.y_stride = step.out.row_stride;
+  a.bias = step.bias.empty() ? nullptr : step.bias.data();
+  if (step.residual) {
+    a.residual = row_address(*step.residual, call.row_begin);
+    a.residual_stride = step.residual->row_stride;
+  }
+  a.activation = kernel_activation(step.activation);
+  a.precision = executable_.digits;
+  a.isa = executable_.isa;
+}
+
+void CallFrame::bind_table(StepCall& call, const compiler::RopeTableStep& step) {
+  RopeTableArgs& a = call.table;
+  a = {};
+  a.positions = address(step.positions) + value(step.position_offset) * (dtype_bits(step.positions_dtype) / 8);
+  a.position_dtype = step.positions_dtype;
+  a.inv_freq = step.inverse_frequencies.data();
+  a.pairs = static_cast<std::int64_t>(step.inverse_frequencies.size());
+  a.cos_out = reinterpret_cast<float*>(address(step.table));
+  a.sin_out = a.cos_out + a.pairs;
+  a.row_stride = 2 * a.pairs;
+}
+
+void CallFrame::bind_heads(StepCall& call, const compiler::HeadsStep& step) {
+  for (std::size_t i = 0; i < step.tasks.size(); ++i) {
+    const compiler::HeadTask& t = step.tasks[i];
+    QkvArgs& a = call.heads[i];
+    a = {};
+    a.x = row_address(t.in, 0);
+    a.x_row_stride = t.in.row_stride;
+    a.head_dim = t.head_dim;
+    a.eps = t.eps;
+    a.form = t.interleaved ? RopeForm::kInterleaved : RopeForm::kHalfSplit;
+    if (t.rope_table >= 0) {
+      a.pairs = t.rope_dims / 2;
+      a.cos = reinterpret_cast<const float*>(address(t.rope_table));
+      a.sin = a.cos + a.pairs;
+      a.rope_row_stride = 2 * a.pairs;
+    }
+    const float* norm = t.norm_scale.empty() ? nullptr : t.norm_scale.data();
+    if (t.state < 0) {
+      a.q_heads = t.heads;
+      a.q_norm = norm;
+      a.q_norm_head_stride = t.head_dim;
+      a.q_out = row_address(*t.out, 0);
+      a.q_row_stride = t.out->row_stride;
+      a.q_head_stride = t.head_dim;
+      continue;
+    }
+    KvBuffer* state = &states_[static_cast<std::size_t>(t.state)];
+    a.layer = t.layer;
+    a.first_position = value(t.position);
+    const bool plain = !norm && t.rope_table < 0;
+    if (plain && state->role() == KvRole::kValue) {
+      a.v_heads = t.heads;
+      a.values = state;
+    } else {
+      a.k_heads = t.heads;
+      a.k_norm = norm;
+      a.k_norm_head_stride = t.head_dim;
+      a.keys = state;
+    }
+  }
+}
+
+void CallFrame::bind_attention(StepCall& call, const compiler::AttentionStep& step) {
+  AttentionArgs& a = call.attention;
+  a = {};
+  a.q = row_address(step.query, call.row_begin);
+  a.q_row_stride = step.query.row_stride;
+  a.q_head_stride = step.head_dim;
+  a.out = row_address(step.out, to_output(step.out.buffer) ? 0 : call.row_begin);
+  a.out_row_stride = step.out.row_stride;
+  a.out_head_stride = step.head_dim;
+  a.keys = &states_[static_cast<std::size_t>(step.key_state)];
+  a.values = &states_[static_cast<std::size_t>(step.value_state)];
+  a.layer = step.layer;
+  a.queries = call.rows;
+  a.heads = step.heads;
+  a.kv_heads = step.kv_heads;
+  a.head_dim = step.head_dim;
+  a.value_dim = step.head_dim;
+  a.length = value(step.length);
+  a.scale = step.scale;
+  a.causal = step.causal;
+  a.window = step.window;
+  a.sinks = step.sinks.empty() ? nullptr : step.sinks.data();
+  if (call.rows > 0) {
+    check_attention(a);
+    call.attention_plan = plan_attention(a, executable_.threads);
+  } else {
+    call.attention_plan = {};
+  }
+}
+
+// ---- chunks ----
+
+void CallFrame::cut(Phase& phase) {
+  const StepCall& call = calls_[static_cast<std::size_t>(phase.step)];
+  const std::int64_t rows = call.rows;
+  const bool few = rows <= kRedoableRows;
+  std::size_t scratch = 0;
+  phase.redoable = false;
+  phase.per_chunk = few ? std::max<std::int64_t>(rows, 1) : kRowsPerChunk;
+  phase.chunks = static_cast<int>((rows + phase.per_chunk - 1) / phase.per_chunk);
+  const auto keep_within_limit = [&] {
+    while (phase.chunks > ThreadPool::kMaxChunks) {
+      phase.per_chunk *= 2;
+      phase.chunks = static_cast<int>((rows + phase.per_chunk - 1) / phase.per_chunk);
+    }
+  };
+  switch (phase.kind) {
+    case PhaseKind::kEmbedding: {
+      const auto& step =
+          std::get<compiler::EmbeddingStep>(executable_.plan.steps[static_cast<std::size_t>(phase.step)].body);
+      phase.redoable = few;
+      if (few) scratch = static_cast<std::size_t>(rows * step.out.width) * sizeof(float);
+      break;
+    }
+    case PhaseKind::kNorm:
+      phase.redoable = few;
+      if (few) scratch = static_cast<std::size_t>(rows * call.norm.dim) * sizeof(float);
+      break;
+    case PhaseKind::kQuantize:
+      phase.redoable = few;
+      if (few)
+        scratch = static_cast<std::size_t>(rows) *
+                  activation_row_bytes(call.linear.weights->k(), executable_.digits, executable_.isa);
+      break;
+    case PhaseKind::kHeads: {
+      phase.redoable = few;
+      std::int64_t values = 0;
+      for (const QkvArgs& a : call.heads) values += (a.q_heads + a.k_heads + a.v_heads) * a.head_dim;
+      scratch = static_cast<std::size_t>(values * phase.per_chunk) * sizeof(float);
+      break;
+    }
+    case PhaseKind::kLinear: {
+      const std::int64_t units = rows > 0 ? call.linear.weights->units() : 0;
+      const int threads = executable_.threads;
+      // One thread takes a layer whole; several share it in pieces small enough that the last one is short.
+      const std::int64_t wanted = threads == 1 ? 1 : threads * (few ? 4 : 8);
+      const auto least =
+          static_cast<std::int64_t>(kMinChunkBytes / std::max<std::size_t>(call.linear.weights->unit_bytes(), 1));
+      phase.per_chunk = std::max<std::int64_t>({(units + wanted - 1) / wanted, least, 1});
+      phase.chunks = static_cast<int>((units + phase.per_chunk - 1) / phase.per_chunk);
+      phase.redoable = few && threads > 1;
+      if (phase.redoable) scratch = static_cast<std::size_t>(rows * phase.per_chunk * kPanelRows) * sizeof(float);
+      break;
+    }
+    case PhaseKind::kAttention: {
+      const AttentionPlan& plan = call.attention_plan;
+      phase.chunks = plan.chunks;
+      phase.redoable = plan.split;
+      scratch = aligned64(plan.scratch_bytes);
+      for (int c = 0; plan.split && c < plan.chunks; ++c) {
+        scratch = std::max(scratch, aligned64(plan.scratch_bytes) +
+                                        attention_partial_of(call.attention, plan, c).count * sizeof(float));
+      }
+      break;
+    }
+    case PhaseKind::kAttentionJoin: {
+      const AttentionPlan& plan = call.attention_plan;
+      phase.chunks = plan.split ? plan.join_chunks : 0;
+      phase.redoable = true;
+      for (int c = 0; c < phase.chunks; ++c) {
+        const AttentionRows r = attention_rows_of(call.attention, plan, c);
+        scratch =
+            std::max(scratch, static_cast<std::size_t>(r.queries * r.heads * call.attention.value_dim) * sizeof(float));
+      }
+      break;
+    }
+    case PhaseKind::kRopeTable:
+      break;
+    case PhaseKind::kCopy:
+    case PhaseKind::kGeneric:
+      phase.chunks = 1;
+      break;
+  }
+  if (phase.kind != PhaseKind::kLinear && phase.kind != PhaseKind::kAttention &&
+      phase.kind != PhaseKind::kAttentionJoin && phase.kind != PhaseKind::kCopy && phase.kind != PhaseKind::kGeneric) {
+    keep_within_limit();
+  }
+  scratch_bytes_ = std::max(scratch_bytes_, aligned64(scratch));
+}
+
+}  // namespace coreai::cpu

@@ -1,0 +1,108 @@
+// One run of a plan: the arguments of every kernel, and the steps cut into chunks for the thread pool.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/cpu/attention.h"
+#include "backend/cpu/executable.h"
+#include "backend/cpu/row_kernels.h"
+#include "coreai/base/thread_pool.h"
+
+namespace coreai::cpu {
+
+// What frames of one call share. A frame holds on to what it uses, so a larger block may replace one at any time.
+struct CallMemory {
+  std::shared_ptr<Storage> arena, digits, partials;
+};
+
+// A thread may still be inside a frame when its run has ended (RunEnd::kLeaveLate): bind() and the destructor need it
+// drained. What such a thread reads may be overwritten by then, but it is the frame's own or kept alive by it.
+class CallFrame final : public StepProgram {
+ public:
+  explicit CallFrame(const Executable& executable);
+
+  // Binds every kernel to the arrays of a call; `values` are the plan's expressions, evaluated. Both must live until
+  // the run ends.
+  void bind(std::span<const std::int64_t> values, const CallArrays& arrays, CallMemory& memory);
+  // Lets go of states and memory that others may want to free; no thread may be inside.
+  void release();
+
+  int step_count() const override { return static_cast<int>(phases_.size()); }
+  StepInfo step_info(int step) const override;
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  void compute(int step, int chunk, const Worker& worker) override;
+  void publish(int step, int chunk, const Worker& worker) override;
+
+ private:
+  enum class PhaseKind : std::uint8_t {
+    kEmbedding,
+    kNorm,
+    kRopeTable,
+    kQuantize,
+    kLinear,
+    kHeads,
+    kAttention,
+    kAttentionJoin,
+    kCopy,
+    kGeneric,
+  };
+  struct Phase {
+    PhaseKind kind;
+    int step;
+    int chunks = 0;
+    bool redoable = false;
+    std::int64_t per_chunk = 1;  // rows or units
+  };
+  // Arguments of one plan step in this call.
+  struct StepCall {
+    std::int64_t row_begin = 0, rows = 0;  // rows computed
+    LinearArgs linear;
+    RmsNormArgs norm;
+    RopeTableArgs table;
+    std::vector<QkvArgs> heads;
+    AttentionArgs attention;
+    AttentionPlan attention_plan;
+    const std::int32_t* ids = nullptr;
+    std::vector<std::int32_t> own_ids;
+    float* out = nullptr;  // embedding
+  };
+
+  void build_phases();
+  void place_buffers(CallMemory& memory);
+  void look_at_states();
+  void reserve_shared(CallMemory& memory);
+  std::byte* address(int buffer) const { return addresses_[static_cast<std::size_t>(buffer)]; }
+  float* row_address(const compiler::Rows& rows, std::int64_t row) const;
+  std::int64_t value(compiler::Expr e) const { return values_[static_cast<std::size_t>(e)]; }
+  bool to_output(int buffer) const;
+
+  void bind_step(int index);
+  void bind_embedding(StepCall& call, const compiler::EmbeddingStep& step);
+  void bind_norm(StepCall& call, const compiler::NormStep& step);
+  void bind_linear(StepCall& call, const compiler::LinearStep& step);
+  void bind_table(StepCall& call, const compiler::RopeTableStep& step);
+  void bind_heads(StepCall& call, const compiler::HeadsStep& step);
+  void bind_attention(StepCall& call, const compiler::AttentionStep& step);
+  void cut(Phase& phase);
+
+  void embed(const StepCall& call, const compiler::EmbeddingStep& step, std::int64_t begin, std::int64_t end,
+             float* out, std::int64_t stride) const;
+  void copy(const compiler::CopyStep& step, const StepCall& call);
+  void generic(const compiler::GenericStep& step);
+
+  const Executable& executable_;
+  std::vector<Phase> phases_;
+  std::vector<StepCall> calls_;
+  std::vector<std::byte*> addresses_;
+  std::vector<std::size_t> slot_bytes_;
+  CallMemory memory_;
+  std::vector<KvBuffer> states_;  // looks at the caller's, which may change or go while a late chunk reads
+  std::span<const std::int64_t> values_;
+  const CallArrays* arrays_ = nullptr;
+  std::int64_t last_rows_ = -1;
+  std::size_t scratch_bytes_ = 0;
+};
+
+}  // namespace coreai::cpu
