@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "compiler/matchers.h"
 #include "compiler/passes.h"
 #include "compiler/shapes.h"
 
@@ -36,7 +37,7 @@ class Fusion {
   void drop_float_casts() {
     each([&](Node& n) {
       if (n.kind != NodeKind::kOp || n.code != OpCode::kCast) return;
-      if (!is_float(g_.value(n.outputs[0]).dtype) || !is_float(g_.value(n.inputs[0]).dtype)) return;
+      if (!is_working_float(g_.value(n.outputs[0]).dtype) || !is_working_float(g_.value(n.inputs[0]).dtype)) return;
       if (g_.value(n.inputs[0]).producer < 0) return;
       g_.replace_uses(n.outputs[0], n.inputs[0]);
     });

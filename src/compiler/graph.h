@@ -47,12 +47,11 @@ struct RopeParams {
   bool interleaved = false;
 };
 
-// Inputs: query [1, h, q, d], key, value (slices of states, or plain) [, sinks].
+// Inputs: query [.., q, d], key, value (slices of states) [, sinks]; axes before the last two are heads.
 struct AttentionParams {
   float scale = 0;
   bool causal = false;
   std::int64_t window = 0;
-  bool grouped = false;  // query [1, kv, g, q, d] against keys [1, kv, 1, s, d]
 };
 
 // y = x W^T, once per weight; inputs: x [, residual]. Outputs: one per weight, or one for a gated pair.

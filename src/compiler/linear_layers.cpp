@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compiler/matchers.h"
 #include "compiler/passes.h"
 #include "compiler/shapes.h"
 #include "coreai/base/error.h"
@@ -32,10 +33,6 @@ std::optional<NDArray> unless_zero(NDArray array) {
   return array;
 }
 
-bool plain_float(DType d) {
-  return d == DType::kF32 || d == DType::kF16 || d == DType::kBF16;
-}
-
 bool packable_integer(DType d) {
   return is_integer(d) && dtype_bits(d) <= 8;
 }
@@ -47,7 +44,7 @@ std::optional<WeightSource> dequantised(const Graph& g, const Node& node) {
   const auto offset = stored_constant(g, node.inputs[3]);
   if (!data || !scale || !zero || !offset || data->shape().rank() != 2 || scale->shape().rank() != 2)
     return std::nullopt;
-  if (!packable_integer(data->dtype()) || !plain_float(scale->dtype()) || !plain_float(offset->dtype()))
+  if (!packable_integer(data->dtype()) || !is_working_float(scale->dtype()) || !is_working_float(offset->dtype()))
     return std::nullopt;
   const std::int64_t rows = data->shape()[0], columns = data->shape()[1];
   if (scale->shape()[0] <= 0 || scale->shape()[1] <= 0 || rows % scale->shape()[0] || columns % scale->shape()[1]) {
@@ -112,7 +109,7 @@ void form_embedding(Graph& g, Node& node) {
 ValueId strip_casts(const Graph& g, ValueId id) {
   while (const Node* p = g.producer(id)) {
     if (p->kind != NodeKind::kOp || p->code != OpCode::kCast) break;
-    if (!is_float(g.value(id).dtype) || !is_float(g.value(p->inputs[0]).dtype)) break;
+    if (!is_working_float(g.value(id).dtype) || !is_working_float(g.value(p->inputs[0]).dtype)) break;
     id = p->inputs[0];
   }
   return id;
@@ -133,7 +130,7 @@ std::optional<WeightSource> weight_of(const Graph& g, ValueId id) {
     return std::nullopt;
   }
   const auto& constant = g.value(id).constant;
-  if (!constant || constant->shape().rank() != 2 || !plain_float(constant->dtype())) return std::nullopt;
+  if (!constant || constant->shape().rank() != 2 || !is_working_float(constant->dtype())) return std::nullopt;
   WeightSource w;
   w.data = *constant;
   w.rows = constant->shape()[0];

@@ -25,7 +25,7 @@ std::optional<WeightSource> weight_of(const Graph& graph, ValueId value);
 std::optional<NDArray> constant_array(const Graph& graph, ValueId value);
 // All elements of a small float constant, through casts.
 std::optional<std::vector<float>> float_elements(const Graph& graph, ValueId value);
-// The value behind casts between float types (and refinements of extents).
+// The value behind casts between f32, f16 and bf16 (and refinements of extents).
 ValueId strip_casts(const Graph& graph, ValueId value);
 
 // What a value is of a state: a part of one content.

@@ -1,8 +1,9 @@
-// Normalisation, rotation and causal attention that an exporter wrote out op by op.
-#include <algorithm>
-#include <array>
-#include <cmath>
+// Normalisation and rotation that an exporter wrote out op by op; attention: recognize_attention.cpp.
+#include "compiler/recognize.h"
 
+#include <algorithm>
+
+#include "compiler/matchers.h"
 #include "compiler/passes.h"
 #include "compiler/shapes.h"
 
@@ -11,74 +12,96 @@ namespace {
 
 using ir::OpCode;
 
-// Operands of a binary operation under either of its names; nothing for other values.
-std::optional<std::array<ValueId, 2>> binary(const Graph& g, ValueId id, OpCode plain, OpCode broadcasting) {
-  const Node* p = g.producer(id);
-  if (!p || p->kind != NodeKind::kOp || (p->code != plain && p->code != broadcasting)) return std::nullopt;
-  return std::array<ValueId, 2>{p->inputs[0], p->inputs[1]};
-}
-auto product(const Graph& g, ValueId id) {
-  return binary(g, id, OpCode::kMul, OpCode::kBroadcastingMul);
-}
-auto sum(const Graph& g, ValueId id) {
-  return binary(g, id, OpCode::kAdd, OpCode::kBroadcastingAdd);
-}
-auto difference(const Graph& g, ValueId id) {
-  return binary(g, id, OpCode::kSub, OpCode::kBroadcastingSub);
+// ---- normalisation ----
+
+std::optional<std::array<ValueId, 2>> match_quotient(const Graph& g, ValueId id) {
+  return match_binary(g, id, OpCode::kDivide, OpCode::kBroadcastingDivide);
 }
 
-std::optional<float> scalar_constant(const Graph& g, ValueId id) {
-  const auto elements = float_elements(g, id);
-  if (!elements || elements->size() != 1) return std::nullopt;
-  return (*elements)[0];
+// The base of base ** exponent with that constant exponent.
+std::optional<ValueId> power_of(const Graph& g, ValueId id, float exponent) {
+  const auto operands = match_binary(g, id, OpCode::kPow, OpCode::kBroadcastingPow);
+  return operands && scalar_constant(g, (*operands)[1]) == exponent ? std::optional((*operands)[0]) : std::nullopt;
 }
 
-// The one operand of an operation of that code.
-std::optional<ValueId> operand_of(const Graph& g, ValueId id, OpCode code) {
-  if (!g.is_op(id, code)) return std::nullopt;
-  return g.producer(id)->inputs[0];
-}
-
-bool reduces_last_axis(const Graph& g, const Node& node) {
-  const auto axes = constant_elements(g, node.inputs[1]);
-  const auto rank = static_cast<std::int64_t>(g.value(node.inputs[0]).shape.size());
-  return axes && axes->size() == 1 && ((*axes)[0] == -1 || (*axes)[0] == rank - 1);
-}
-
-// rsqrt(mean(x * x) + eps) of x; returns eps.
-std::optional<float> reciprocal_rms(const Graph& g, ValueId id, ValueId x) {
-  const auto inside = operand_of(g, id, OpCode::kRsqrt);
-  const auto terms = inside ? sum(g, *inside) : std::nullopt;
+// mean(x * x over the last axis) + eps; returns eps.
+std::optional<float> mean_square(const Graph& g, ValueId id, ValueId x) {
+  const auto terms = match_sum(g, id);
   if (!terms) return std::nullopt;
-  for (int i = 0; i < 2; ++i) {
-    const ValueId mean = (*terms)[static_cast<std::size_t>(i)];
-    const auto eps = scalar_constant(g, (*terms)[static_cast<std::size_t>(1 - i)]);
-    if (!eps || !g.is_op(mean, OpCode::kReduceMean) || !reduces_last_axis(g, *g.producer(mean))) continue;
-    const auto squares = product(g, g.producer(mean)->inputs[0]);
-    if (squares && (*squares)[0] == (*squares)[1] && strip_casts(g, (*squares)[0]) == strip_casts(g, x)) return eps;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const ValueId mean = (*terms)[i];
+    const auto eps = scalar_constant(g, (*terms)[1 - i]);
+    if (!eps || !g.is_op(mean, OpCode::kReduceMean) || !names_last_axis(g, *g.producer(mean), 1)) continue;
+    const ValueId squares = g.producer(mean)->inputs[0];
+    const auto factors = match_product(g, squares);
+    const auto base = factors && (*factors)[0] == (*factors)[1] ? (*factors)[0] : power_of(g, squares, 2.0f);
+    if (base && strip_casts(g, *base) == strip_casts(g, x)) return eps;
   }
   return std::nullopt;
 }
 
-// y = (x * rsqrt(...)) * w with w a constant.
+// 1 / sqrt(mean square of x + eps); returns eps.
+std::optional<float> reciprocal_rms(const Graph& g, ValueId id, ValueId x) {
+  if (const auto inside = operand_of(g, id, OpCode::kRsqrt)) return mean_square(g, *inside, x);
+  if (const auto inside = power_of(g, id, -0.5f)) return mean_square(g, *inside, x);
+  const auto quotient = match_quotient(g, id);
+  const auto root = quotient ? operand_of(g, (*quotient)[1], OpCode::kSqrt) : std::nullopt;
+  if (!root || scalar_constant(g, (*quotient)[0]) != 1.0f) return std::nullopt;
+  return mean_square(g, *root, x);
+}
+
+struct Normed {
+  ValueId x = kNoValue;
+  float eps = 0;
+};
+
+// x divided by its root mean square.
+std::optional<Normed> normed(const Graph& g, ValueId id) {
+  if (const auto factors = match_product(g, id)) {
+    for (std::size_t k = 0; k < 2; ++k) {
+      if (const auto eps = reciprocal_rms(g, (*factors)[1 - k], (*factors)[k])) return Normed{(*factors)[k], *eps};
+    }
+  }
+  const auto quotient = match_quotient(g, id);
+  const auto root = quotient ? operand_of(g, (*quotient)[1], OpCode::kSqrt) : std::nullopt;
+  const auto eps = root ? mean_square(g, *root, (*quotient)[0]) : std::nullopt;
+  return eps ? std::optional(Normed{(*quotient)[0], *eps}) : std::nullopt;
+}
+
+// A constant of one element per column of x, [d], or per head and column of x [1, h, q, d], [h, 1, d].
+bool scales_columns(const Graph& g, ValueId weight, ValueId x) {
+  const auto& w = g.value(weight).shape;
+  const auto& shape = g.value(x).shape;
+  if (!float_elements(g, weight) || w.empty() || w.size() > shape.size() || w.back() != shape.back()) return false;
+  for (std::size_t back = 2; back <= w.size(); ++back) {
+    const Expr extent = w[w.size() - back];
+    const bool per_head = back == 3 && shape.size() == 4 && extent == shape[1] && g.exprs.is_constant(shape[0], 1);
+    if (!g.exprs.is_constant(extent, 1) && !per_head) return false;
+  }
+  return g.exprs.as_constant(shape.back()).has_value();
+}
+
+}  // namespace
+
+// y = x / rms(x) * w with w a constant.
 bool recognize_rms_norm(Graph& g, Node& node) {
   if (node.code != OpCode::kMul && node.code != OpCode::kBroadcastingMul) return false;
   for (std::size_t i = 0; i < 2; ++i) {
     const ValueId weight = node.inputs[1 - i];
-    const auto factors = product(g, strip_casts(g, node.inputs[i]));
-    if (!factors || !float_elements(g, weight)) continue;
-    for (std::size_t k = 0; k < 2; ++k) {
-      const ValueId x = (*factors)[k];
-      const auto eps = reciprocal_rms(g, (*factors)[1 - k], x);
-      if (!eps) continue;
-      node.kind = NodeKind::kRmsNorm;
-      node.inputs = {strip_casts(g, x), weight};
-      node.params = NormParams{*eps, false};
-      return true;
-    }
+    const auto inner = normed(g, strip_casts(g, node.inputs[i]));
+    if (!inner || g.value(inner->x).shape != g.value(node.outputs[0]).shape || !scales_columns(g, weight, inner->x))
+      continue;
+    node.kind = NodeKind::kRmsNorm;
+    node.inputs = {strip_casts(g, inner->x), weight};
+    node.params = NormParams{inner->eps, false};
+    return true;
   }
   return false;
 }
+
+// ---- rotation ----
+
+namespace {
 
 // slice of the last axis only: returns its first element and input.
 struct LastAxisSlice {
@@ -99,6 +122,13 @@ std::optional<LastAxisSlice> last_axis_slice(Graph& g, ValueId id) {
   return LastAxisSlice{node.inputs[0], *begin, *extent};
 }
 
+// Whether a value is columns [begin, end of the last axis) of x.
+bool is_rest_of(Graph& g, ValueId id, ValueId x, std::int64_t begin) {
+  const auto rest = last_axis_slice(g, strip_casts(g, id));
+  return rest && rest->input == x && rest->begin == begin &&
+         g.exprs.is_constant(g.value(x).shape.back(), begin + rest->extent);
+}
+
 // The product of a half of the rotated tensor with cos or sin of the angles.
 struct RotatedHalf {
   LastAxisSlice half;
@@ -106,7 +136,7 @@ struct RotatedHalf {
   ValueId angle;
 };
 std::optional<RotatedHalf> rotated_half(Graph& g, ValueId id) {
-  const auto factors = product(g, strip_casts(g, id));
+  const auto factors = match_product(g, strip_casts(g, id));
   if (!factors) return std::nullopt;
   for (std::size_t i = 0; i < 2; ++i) {
     const ValueId wave = strip_casts(g, (*factors)[1 - i]);
@@ -118,27 +148,96 @@ std::optional<RotatedHalf> rotated_half(Graph& g, ValueId id) {
   return std::nullopt;
 }
 
-// Positions [1, q] behind the casts, expansions and reshapes of an angle's factor.
-ValueId positions_behind(const Graph& g, ValueId id) {
-  while (const Node* p = g.producer(id)) {
+// si32 positions, one per row, behind what only moves axes, widens, or scales them.
+struct Positions {
+  ValueId value = kNoValue;
+  float scale = 1;
+};
+std::optional<Positions> positions_of(const Graph& g, ValueId id, Expr rows) {
+  const auto& shape = g.value(id).shape;
+  // One column; rows on the axis before it.
+  if (shape.size() < 2 || !g.exprs.is_constant(shape.back(), 1) || shape[shape.size() - 2] != rows) return std::nullopt;
+  for (std::size_t i = 0; i + 2 < shape.size(); ++i) {
+    if (!g.exprs.is_constant(shape[i], 1)) return std::nullopt;
+  }
+  Positions out{id, 1};
+  while (const Node* p = g.producer(out.value)) {
     if (p->kind != NodeKind::kOp) break;
-    if (p->code != OpCode::kExpandDims && p->code != OpCode::kCast && p->code != OpCode::kReshape &&
-        p->code != OpCode::kShrinkDims) {
+    const bool moves = p->code == OpCode::kExpandDims || p->code == OpCode::kShrinkDims || p->code == OpCode::kReshape;
+    if (moves) {
+      if (!only_moves_unit_axes(g, p->inputs[0], out.value)) return std::nullopt;
+      out.value = p->inputs[0];
+    } else if (p->code == OpCode::kCast) {
+      const DType to = g.value(out.value).dtype;
+      if (to != DType::kF32 && to != DType::kSI32 && to != DType::kSI64) return std::nullopt;
+      out.value = p->inputs[0];
+    } else if (const auto factors = match_product(g, out.value)) {
+      const std::size_t i = scalar_constant(g, (*factors)[0]) ? 0 : 1;
+      const auto factor = scalar_constant(g, (*factors)[i]);
+      if (!factor || !only_moves_unit_axes(g, (*factors)[1 - i], out.value)) return std::nullopt;
+      out.scale *= *factor;
+      out.value = (*factors)[1 - i];
+    } else {
       break;
     }
-    id = p->inputs[0];
   }
-  return id;
+  return g.value(out.value).dtype == DType::kSI32 ? std::optional(out) : std::nullopt;
 }
 
-// concat(a cos - b sin, b cos + a sin) over halves a, b of one tensor.
-bool recognize_rope(Graph& g, Node& node) {
-  if (node.code != OpCode::kConcat || node.inputs.size() != 3) return false;
-  const auto& shape = g.value(node.outputs[0]).shape;
+// angle[.., row, i] = position[row] * frequency[i] in f32.
+struct Angles {
+  ValueId positions = kNoValue;
+  std::vector<float> frequencies;
+};
+std::optional<Angles> angles_of(const Graph& g, ValueId id, Expr rows, std::int64_t half) {
+  const auto factors = match_product(g, id);
+  if (!factors || g.value(id).dtype != DType::kF32) return std::nullopt;
+  for (std::size_t i = 0; i < 2; ++i) {
+    auto frequencies = float_elements(g, (*factors)[1 - i]);
+    const auto& shape = g.value((*factors)[1 - i]).shape;
+    if (!frequencies || static_cast<std::int64_t>(frequencies->size()) != half || shape.empty() ||
+        !g.exprs.is_constant(shape.back(), half)) {
+      continue;
+    }
+    const auto positions = positions_of(g, (*factors)[i], rows);
+    if (!positions) return std::nullopt;
+    for (float& f : *frequencies) f *= positions->scale;
+    return Angles{positions->value, std::move(*frequencies)};
+  }
+  return std::nullopt;
+}
+
+bool joins_last_axis(const Graph& g, const Node& node) {
+  if (node.code != OpCode::kConcat || node.inputs.size() < 3) return false;
   const auto axis = constant_elements(g, node.inputs[0]);
-  const auto rank = static_cast<std::int64_t>(shape.size());
-  if (!axis || rank != 4 || ((*axis)[0] != -1 && (*axis)[0] != rank - 1)) return false;
-  const auto first = difference(g, strip_casts(g, node.inputs[1])), second = sum(g, strip_casts(g, node.inputs[2]));
+  const auto rank = static_cast<std::int64_t>(g.value(node.outputs[0]).shape.size());
+  return axis && axis->size() == 1 && rank == 4 && ((*axis)[0] == -1 || (*axis)[0] == rank - 1);
+}
+
+// concat(rope(first columns of x), other columns of x): a rotation of the first.
+bool extend_rope(Graph& g, Node& node) {
+  const Node* inner = g.producer(strip_casts(g, node.inputs[1]));
+  if (!inner || inner->kind != NodeKind::kRope || node.inputs.size() != 3) return false;
+  const RopeParams params = std::get<RopeParams>(inner->params);
+  const ValueId positions = inner->inputs[1];
+  const auto rotated = last_axis_slice(g, strip_casts(g, inner->inputs[0]));
+  const auto width = 2 * static_cast<std::int64_t>(params.inverse_frequencies.size());
+  if (!rotated || rotated->begin != 0 || rotated->extent != width) return false;
+  if (!is_rest_of(g, node.inputs[2], rotated->input, width)) return false;
+  node.kind = NodeKind::kRope;
+  node.inputs = {rotated->input, positions};
+  node.params = params;
+  return true;
+}
+
+}  // namespace
+
+// concat(a cos - b sin, b cos + a sin [, rest]) over halves a, b of the rotated columns of one tensor.
+bool recognize_rope(Graph& g, Node& node) {
+  if (node.kind != NodeKind::kOp || !joins_last_axis(g, node)) return false;
+  if (extend_rope(g, node)) return true;
+  const auto first = match_difference(g, strip_casts(g, node.inputs[1])),
+             second = match_sum(g, strip_casts(g, node.inputs[2]));
   if (!first || !second) return false;
   const auto a_cos = rotated_half(g, (*first)[0]), b_sin = rotated_half(g, (*first)[1]);
   auto b_cos = rotated_half(g, (*second)[0]), a_sin = rotated_half(g, (*second)[1]);
@@ -152,86 +251,17 @@ bool recognize_rope(Graph& g, Node& node) {
   }
   if (a_cos->half.begin != 0 || a_sin->half.begin != 0 || b_sin->half.begin != half || b_cos->half.begin != half)
     return false;
-  if (!g.exprs.is_constant(shape.back(), 2 * half)) return false;
-  const auto factors = product(g, a_cos->angle);
-  if (!factors) return false;
-  for (std::size_t i = 0; i < 2; ++i) {
-    const auto frequencies = float_elements(g, (*factors)[1 - i]);
-    if (!frequencies || static_cast<std::int64_t>(frequencies->size()) != half) continue;
-    const ValueId positions = positions_behind(g, (*factors)[i]);
-    if (g.value(positions).dtype != DType::kSI32) return false;
-    node.kind = NodeKind::kRope;
-    node.inputs = {x, positions};
-    node.params = RopeParams{*frequencies, false};
-    return true;
-  }
-  return false;
+  const auto& shape = g.value(x).shape;
+  if (shape != g.value(node.outputs[0]).shape) return false;
+  const bool whole = node.inputs.size() == 3 && g.exprs.is_constant(shape.back(), 2 * half);
+  if (!whole && !(node.inputs.size() == 4 && is_rest_of(g, node.inputs[3], x, 2 * half))) return false;
+  auto angles = angles_of(g, a_cos->angle, shape[shape.size() - 2], half);
+  if (!angles) return false;
+  node.kind = NodeKind::kRope;
+  node.inputs = {x, angles->positions};
+  node.params = RopeParams{std::move(angles->frequencies), false};
+  return true;
 }
-
-// where(key position > query position, very negative, 0): returns the input that holds the positions.
-std::optional<std::size_t> causal_bias(Graph& g, ValueId id) {
-  const Node* where = g.producer(strip_casts(g, id));
-  if (!where || where->kind != NodeKind::kOp) return std::nullopt;
-  if (where->code != OpCode::kWhere && where->code != OpCode::kBroadcastingWhere) return std::nullopt;
-  const auto masked = scalar_constant(g, where->inputs[1]), open = scalar_constant(g, where->inputs[2]);
-  // -1e4 is below every f16 score that matters; the weight of a masked key is then exactly 0 in f32.
-  if (!masked || !open || *masked > -1e4f || *open != 0.0f) return std::nullopt;
-  const auto compared = binary(g, where->inputs[0], OpCode::kGreater, OpCode::kBroadcastingGreater);
-  if (!compared) return std::nullopt;
-  const ValueId keys = positions_behind(g, (*compared)[0]), queries = positions_behind(g, (*compared)[1]);
-  const int input = g.value(keys).input;
-  if (input < 0 || !g.is_op(queries, OpCode::kSlice) || g.producer(queries)->inputs[0] != keys) return std::nullopt;
-  // Queries are the last ones: the slice ends at the end.
-  const Node slice = *g.producer(queries);
-  const auto ranges = slice_ranges(g, slice);
-  const auto& extents = g.value(keys).shape;
-  if (g.exprs.add(ranges.back().start, ranges.back().extent) != extents.back()) return std::nullopt;
-  // Key axis last, query axis before it.
-  const auto& k = g.value((*compared)[0]).shape;
-  const auto& q = g.value((*compared)[1]).shape;
-  if (k.size() < 2 || q.size() < 2 || k.back() != extents.back() || q[q.size() - 2] != ranges.back().extent)
-    return std::nullopt;
-  return static_cast<std::size_t>(input);
-}
-
-// softmax(q k^T * scale + bias) v with grouped heads.
-bool recognize_attention(Graph& g, Node& node) {
-  if (node.code != OpCode::kBroadcastingBatchMatmul && node.code != OpCode::kBatchMatmul) return false;
-  if (!g.is_op(node.inputs[0], OpCode::kSoftmax)) return false;
-  const Node& softmax = *g.producer(node.inputs[0]);
-  const auto rank = static_cast<std::int64_t>(g.value(node.inputs[0]).shape.size());
-  const auto axis = constant_elements(g, softmax.inputs[1]);
-  if (!axis || rank != 5 || ((*axis)[0] != -1 && (*axis)[0] != rank - 1)) return false;
-  const auto biased = sum(g, softmax.inputs[0]);
-  if (!biased) return false;
-  for (std::size_t i = 0; i < 2; ++i) {
-    const auto scaled = product(g, (*biased)[i]);
-    if (!scaled) continue;
-    const auto input = causal_bias(g, (*biased)[1 - i]);
-    if (!input) continue;
-    for (std::size_t k = 0; k < 2; ++k) {
-      const auto scale = scalar_constant(g, (*scaled)[1 - k]);
-      const auto scores = binary(g, (*scaled)[k], OpCode::kBatchMatmul, OpCode::kBroadcastingBatchMatmul);
-      if (!scale || !scores || !g.is_op((*scores)[1], OpCode::kTranspose)) continue;
-      const Node& transpose = *g.producer((*scores)[1]);
-      if (constant_elements(g, transpose.inputs[1]) != std::vector<std::int64_t>{0, 1, 2, 4, 3}) continue;
-      AttentionParams params;
-      params.scale = *scale;
-      params.causal = true;
-      params.grouped = true;
-      node.kind = NodeKind::kAttention;
-      node.inputs = {(*scores)[0], transpose.inputs[0], node.inputs[1]};
-      node.params = params;
-      const bool known = std::any_of(g.increasing.begin(), g.increasing.end(),
-                                     [&](const IncreasingGuard& guard) { return guard.input == *input; });
-      if (!known) g.increasing.push_back({*input});
-      return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
 
 void recognize_composites(Graph& g) {
   for (const NodeId id : g.order()) {

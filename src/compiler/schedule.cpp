@@ -398,7 +398,9 @@ class Scheduler {
     step.layer = *g_.exprs.as_constant(key->start[0]);
     step.value_layer = *g_.exprs.as_constant(value->start[0]);
     if (step.layer != step.value_layer) throw NotPlannable{"keys and values of different layers"};
-    if (key->extent[3] != value->extent[3]) throw NotPlannable{"keys and values of different lengths"};
+    for (std::size_t axis : {2, 3, 4}) {
+      if (key->extent[axis] != value->extent[axis]) throw NotPlannable{"keys and values of different extents"};
+    }
     step.length = key->extent[3];
     step.kv_heads = *g_.exprs.as_constant(key->extent[2]);
     step.head_dim = *g_.exprs.as_constant(key->extent[4]);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "compiler/matchers.h"
 #include "compiler/passes.h"
 #include "compiler/shapes.h"
 
@@ -7,25 +8,6 @@ namespace coreai::compiler {
 namespace {
 
 using ir::OpCode;
-
-// Axes of a value that are not of extent 1, in order.
-std::vector<std::size_t> wide_axes(const Graph& g, ValueId id) {
-  std::vector<std::size_t> out;
-  const auto& shape = g.value(id).shape;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (!g.exprs.is_constant(shape[i], 1)) out.push_back(i);
-  }
-  return out;
-}
-
-bool only_moves_unit_axes(const Graph& g, ValueId from, ValueId to) {
-  const auto a = wide_axes(g, from), b = wide_axes(g, to);
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (g.value(from).shape[a[i]] != g.value(to).shape[b[i]]) return false;
-  }
-  return true;
-}
 
 // slice_update of a state's content becomes a store.
 void form_store(Graph& g, NodeId id) {

@@ -18,15 +18,22 @@ struct Planned {
   std::int64_t layers = 0;
 };
 
-Planned plan_of(const std::string& below) {
+Planned plan_of(const std::string& below, const CompileOptions& options = {}) {
   Planned out;
   out.module = AIModelAsset::open(testing_support::fixture(below)).load_module();
   const ir::Graph main = out.module->functions().at(0);
-  CompileResult result = compile(*out.module, main, cpu::reference_evaluator());
+  CompileResult result = compile(*out.module, main, cpu::reference_evaluator(), options);
   if (!result.plan) throw std::runtime_error(result.reason);
   out.plan = std::move(*result.plan);
   out.layers = describe(main).states.at(0).shape[0];
   return out;
+}
+
+// One new token, 128 positions.
+std::vector<std::int64_t> decode_extents(const Plan& plan) {
+  std::vector<std::int64_t> extents;
+  for (const SymbolBinding& s : plan.symbols) extents.push_back(s.of_state ? 128 : s.index == 0 ? 1 : 128);
+  return extents;
 }
 
 class DecoderPlan : public testing::TestWithParam<std::string> {};
@@ -69,9 +76,7 @@ TEST_P(DecoderPlan, LimitsTheHeadToTheLastRows) {
 // Bytes of a decode step: every weight of the file once, the cache once, activations.
 TEST_P(DecoderPlan, ReadsEachWeightOnce) {
   const Planned p = plan_of(GetParam());
-  std::vector<std::int64_t> extents;
-  for (const SymbolBinding& s : p.plan.symbols) extents.push_back(s.of_state ? 128 : s.index == 0 ? 1 : 128);
-  const auto json = nlohmann::json::parse(to_text(p.plan, extents, true));
+  const auto json = nlohmann::json::parse(to_text(p.plan, decode_extents(p.plan), true));
   std::map<const std::byte*, std::int64_t> weights;
   for (const auto& list : p.plan.weights) {
     for (const WeightSource& w : list) {
@@ -88,6 +93,13 @@ TEST_P(DecoderPlan, ReadsEachWeightOnce) {
   const auto read = json["total"]["weight_bytes"].get<std::int64_t>();
   // The row of the embedding comes on top; an untied embedding is read by that row alone.
   EXPECT_LE(read, total + norms + total / 20);
+}
+
+// The bodies of composites are what an exporter writes that knows none.
+TEST_P(DecoderPlan, IsTheSameWhenCompositesAreWrittenOut) {
+  const Planned called = plan_of(GetParam()), written = plan_of(GetParam(), {{"resolve"}});
+  EXPECT_EQ(to_text(called.plan, decode_extents(called.plan), false),
+            to_text(written.plan, decode_extents(written.plan), false));
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, DecoderPlan, testing::ValuesIn(testing_support::planned_decoders()),
