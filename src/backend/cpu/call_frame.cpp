@@ -71,7 +71,10 @@ void CallFrame::build_phases() {
       add(PhaseKind::kAttentionJoin);
     }
     if (std::holds_alternative<compiler::CopyStep>(step.body)) add(PhaseKind::kCopy);
-    if (std::holds_alternative<compiler::GenericStep>(step.body)) add(PhaseKind::kGeneric);
+    if (const auto* generic = std::get_if<compiler::GenericStep>(&step.body)) {
+      calls_[i].op = make_op_kernel(*generic, executable_.isa);
+      add(PhaseKind::kGeneric);
+    }
     if (const auto* linear = std::get_if<compiler::LinearStep>(&step.body)) {
       if (executable_.weights.matrix(linear->weight).takes_digits()) {
         const bool at_hand = quantized && quantized->buffer == linear->in.buffer &&
@@ -194,6 +197,7 @@ void CallFrame::bind_step(int index) {
   if (const auto* s = std::get_if<compiler::RopeTableStep>(&step.body)) bind_table(call, *s);
   if (const auto* s = std::get_if<compiler::HeadsStep>(&step.body)) bind_heads(call, *s);
   if (const auto* s = std::get_if<compiler::AttentionStep>(&step.body)) bind_attention(call, *s);
+  if (const auto* s = std::get_if<compiler::GenericStep>(&step.body); s && call.op) bind_op(call, *s);
 }
 
 void CallFrame::bind_embedding(StepCall& call, const compiler::EmbeddingStep& step) {
@@ -401,8 +405,11 @@ void CallFrame::cut(Phase& phase) {
     }
     case PhaseKind::kRopeTable:
       break;
-    case PhaseKind::kCopy:
     case PhaseKind::kGeneric:
+      phase.chunks = call.op ? call.op_cut.chunks : 1;
+      scratch = call.op ? call.op_cut.scratch_bytes : 0;
+      break;
+    case PhaseKind::kCopy:
       phase.chunks = 1;
       break;
   }

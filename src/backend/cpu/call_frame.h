@@ -7,6 +7,7 @@
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/executable.h"
+#include "backend/cpu/ops/op_kernel.h"
 #include "backend/cpu/row_kernels.h"
 #include "coreai/base/thread_pool.h"
 
@@ -67,6 +68,11 @@ class CallFrame final : public StepProgram {
     const std::int32_t* ids = nullptr;
     std::vector<std::int32_t> own_ids;
     float* out = nullptr;  // embedding
+    // A generic step with a kernel of its own, and its arrays.
+    std::unique_ptr<OpKernel> op;
+    std::vector<OpArray> op_in, op_out;
+    std::vector<NDArray> op_host;  // operands that are shape arithmetic, by operand
+    OpKernel::Cut op_cut;
   };
 
   void build_phases();
@@ -85,12 +91,15 @@ class CallFrame final : public StepProgram {
   void bind_table(StepCall& call, const compiler::RopeTableStep& step);
   void bind_heads(StepCall& call, const compiler::HeadsStep& step);
   void bind_attention(StepCall& call, const compiler::AttentionStep& step);
+  void bind_op(StepCall& call, const compiler::GenericStep& step);
   void cut(Phase& phase);
 
   void embed(const StepCall& call, const compiler::EmbeddingStep& step, std::int64_t begin, std::int64_t end,
              float* out, std::int64_t stride) const;
   void copy(const compiler::CopyStep& step, const StepCall& call);
   void generic(const compiler::GenericStep& step);
+  Shape shape_of(const compiler::GenericOperand& operand) const;
+  NDArray host_array(const compiler::GenericOperand& operand) const;
 
   const Executable& executable_;
   std::vector<Phase> phases_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "backend/cpu/call_frame.h"
 #include "coreai/base/error.h"
@@ -85,12 +86,43 @@ void CallFrame::copy(const CopyStep& step, const StepCall& call) {
   }
 }
 
+Shape CallFrame::shape_of(const compiler::GenericOperand& operand) const {
+  constexpr std::size_t kInline = Shape::kInlineRank;
+  std::array<std::int64_t, kInline> few;
+  std::vector<std::int64_t> many(operand.shape.size() > kInline ? operand.shape.size() : 0);
+  const std::span<std::int64_t> dims = many.empty() ? std::span(few).first(operand.shape.size()) : std::span(many);
+  for (std::size_t i = 0; i < dims.size(); ++i) dims[i] = value(operand.shape[i]);
+  return Shape(std::span<const std::int64_t>(dims));
+}
+
+NDArray CallFrame::host_array(const compiler::GenericOperand& operand) const {
+  NDArray array(operand.dtype, shape_of(operand));
+  std::vector<double> elements;
+  for (compiler::Expr e : operand.host) elements.push_back(static_cast<double>(value(e)));
+  write_from_f64(array, elements);
+  return array;
+}
+
+void CallFrame::bind_op(StepCall& call, const compiler::GenericStep& step) {
+  call.op_in.resize(step.inputs.size());
+  call.op_out.resize(step.outputs.size());
+  call.op_host.resize(step.inputs.size());
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    const compiler::GenericOperand& o = step.inputs[i];
+    std::byte* data = o.buffer >= 0 ? address(o.buffer) : nullptr;
+    if (o.constant) data = const_cast<std::byte*>(o.constant->bytes().data());  // kernels only read operands
+    if (!data) {
+      call.op_host[i] = host_array(o);
+      data = call.op_host[i].mutable_bytes().data();
+    }
+    call.op_in[i] = {o.dtype, shape_of(o), data};
+  }
+  for (std::size_t i = 0; i < step.outputs.size(); ++i)
+    call.op_out[i] = {step.outputs[i].dtype, shape_of(step.outputs[i]), address(step.outputs[i].buffer)};
+  call.op_cut = call.op->bind(call.op_in, call.op_out, executable_.threads);
+}
+
 void CallFrame::generic(const compiler::GenericStep& step) {
-  const auto shape_of = [&](const compiler::GenericOperand& o) {
-    std::vector<std::int64_t> dims;
-    for (compiler::Expr e : o.shape) dims.push_back(value(e));
-    return Shape(dims);
-  };
   std::vector<NDArray> inputs;
   for (const compiler::GenericOperand& o : step.inputs) {
     if (o.constant) {
@@ -100,11 +132,7 @@ void CallFrame::generic(const compiler::GenericStep& step) {
       const std::size_t bytes = dtype_bytes(o.dtype, static_cast<std::uint64_t>(shape.element_count()));
       inputs.emplace_back(o.dtype, shape, Storage::borrow(address(o.buffer), bytes, false, nullptr));
     } else {
-      NDArray array(o.dtype, shape_of(o));
-      std::vector<double> elements;
-      for (compiler::Expr e : o.host) elements.push_back(static_cast<double>(value(e)));
-      write_from_f64(array, elements);
-      inputs.push_back(std::move(array));
+      inputs.push_back(host_array(o));
     }
   }
   const std::vector<NDArray> results = executable_.evaluator->evaluate(*step.op, inputs);

@@ -111,6 +111,7 @@ void CallFrame::compute(int step_index, int chunk, const Worker& worker) {
     case PhaseKind::kCopy:
       return copy(std::get<compiler::CopyStep>(step.body), call);
     case PhaseKind::kGeneric:
+      if (call.op) return call.op->compute(chunk, worker);
       return generic(std::get<compiler::GenericStep>(step.body));
   }
 }

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/row_kernels.h"
 
 namespace coreai::cpu {
@@ -11,6 +12,7 @@ struct KernelTables {
   AttentionKernels attention;
   RowKernels rows;
   EwRun elementwise;
+  GemmKernels gemm;
 };
 
 extern const KernelTables kKernelsPortable;

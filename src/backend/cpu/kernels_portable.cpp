@@ -1,5 +1,5 @@
-// The attention, row and element-wise kernels of one instruction-set level. The order of the includes matters: each
-// builds on those above.
+// The attention, row, element-wise and product kernels of one instruction-set level. The order of the includes matters:
+// each builds on those above.
 #include "backend/cpu/kernel_tables.h"
 #include "backend/cpu/simd_portable.h"
 
@@ -10,8 +10,10 @@
 
 #include "backend/cpu/elementwise_impl.h"
 
+#include "backend/cpu/gemm_impl.h"
+
 namespace coreai::cpu {
 
-const KernelTables kKernelsPortable = {kAttentionKernels, kRowKernels, elementwise_run};
+const KernelTables kKernelsPortable = {kAttentionKernels, kRowKernels, elementwise_run, kGemmKernels};
 
 }  // namespace coreai::cpu

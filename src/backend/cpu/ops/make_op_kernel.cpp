@@ -1,0 +1,12 @@
+#include "backend/cpu/ops/op_kernel.h"
+
+namespace coreai::cpu {
+
+std::unique_ptr<OpKernel> make_op_kernel(const compiler::GenericStep& step, Isa isa) {
+  for (const auto make : {make_matmul}) {
+    if (auto kernel = make(step, isa)) return kernel;
+  }
+  return nullptr;
+}
+
+}  // namespace coreai::cpu
