@@ -13,8 +13,8 @@
 namespace coreai::compiler {
 namespace {
 
-constexpr std::array<std::string_view, 8> kPassNames = {"resolve", "fold",  "linear", "recognize",
-                                                        "fusion",  "views", "rows",   "memory"};
+constexpr std::array<std::string_view, 9> kPassNames = {"resolve",     "fold",  "linear", "recognize", "fusion",
+                                                        "elementwise", "views", "rows",   "memory"};
 
 Plan compile_once(const ir::Module& module, const ir::Graph& function, const OpEvaluator& evaluator,
                   const CompileOptions& options, const std::set<std::string>& inlined) {
@@ -26,6 +26,7 @@ Plan compile_once(const ir::Module& module, const ir::Graph& function, const OpE
   graph.sweep();
   form_states(graph);
   if (on("fusion")) fuse(graph);
+  if (on("elementwise")) form_elementwise(graph);
   Plan plan = schedule(std::move(graph), {on("views")});
   if (on("rows")) limit_rows(plan);
   assign_slots(plan, on("memory"));

@@ -173,6 +173,8 @@ std::string node_name(const Node& n) {
       return "store";
     case NodeKind::kHeads:
       return "heads";
+    case NodeKind::kElementwise:
+      return "elementwise";
     case NodeKind::kDead:
       return "dead";
   }

@@ -33,7 +33,18 @@ struct Value {
   bool is_tensor() const { return true; }
 };
 
-enum class NodeKind : std::uint8_t { kOp, kRmsNorm, kRope, kAttention, kLinear, kEmbedding, kStore, kHeads, kDead };
+enum class NodeKind : std::uint8_t {
+  kOp,
+  kRmsNorm,
+  kRope,
+  kAttention,
+  kLinear,
+  kEmbedding,
+  kStore,
+  kHeads,
+  kElementwise,
+  kDead
+};
 
 // x * rsqrt(mean(x^2 over the last axis) + eps) * scale. Inputs: x, scale (constant) [, residual].
 struct NormParams {
@@ -93,13 +104,18 @@ struct HeadsParams {
   std::vector<Task> tasks;
 };
 
+// A chain of scalar operations; inputs: its operands. See ElementwiseStep.
+struct ElementwiseParams {
+  std::vector<ScalarInstruction> code;
+};
+
 struct Node {
   NodeKind kind = NodeKind::kOp;
   ir::OpCode code{};
   const ir::Op* source = nullptr;
   std::vector<ValueId> inputs, outputs;
   std::variant<std::monostate, NormParams, RopeParams, AttentionParams, LinearParams, EmbeddingParams, StoreParams,
-               HeadsParams>
+               HeadsParams, ElementwiseParams>
       params;
   double position = 0;           // where it stands in program order: a new node takes the place of the one it replaces
   std::string composite_symbol;  // of nodes made from a composite call: what to disable when no kernel takes it

@@ -16,6 +16,8 @@ void recognize_composites(Graph& graph);
 void form_states(Graph& graph);
 // fusion: biases, activations of gated pairs, residuals; linear layers with one input become one.
 void fuse(Graph& graph);
+// elementwise: arithmetic on floats and truth values becomes chains that keep what lies between in registers.
+void form_elementwise(Graph& graph);
 
 // ---- helpers that passes share ----
 

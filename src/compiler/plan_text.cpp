@@ -81,8 +81,20 @@ class Costs {
   void add(Cost& c, const CopyStep& s, std::int64_t) const {
     std::int64_t n = 1;
     for (Expr e : s.in.extents) n *= value(e);
-    c.read_bytes = n * dtype_bits(plan_.buffers[static_cast<std::size_t>(s.in.buffer)].dtype) / 8;
-    c.written_bytes = n * dtype_bits(plan_.buffers[static_cast<std::size_t>(s.out.buffer)].dtype) / 8;
+    c.read_bytes = n * dtype_bits(dtype_of(s.in.buffer)) / 8;
+    c.written_bytes = n * dtype_bits(dtype_of(s.out.buffer)) / 8;
+  }
+  void add(Cost& c, const ElementwiseStep& s, std::int64_t) const {
+    const auto bytes = [&](const View& view, DType dtype) {
+      std::int64_t n = 1;
+      for (std::size_t i = 0; i < view.extents.size(); ++i)
+        n *= value(view.strides[i]) == 0 ? 1 : value(view.extents[i]);
+      return n * dtype_bits(dtype) / 8;
+    };
+    for (const ElementwiseOperand& o : s.operands) {
+      c.read_bytes += bytes(o.view, o.constant ? o.constant->dtype() : dtype_of(o.view.buffer));
+    }
+    c.written_bytes = bytes(s.out, dtype_of(s.out.buffer));
   }
   void add(Cost& c, const GenericStep& s, std::int64_t) const {
     for (const auto& [operands, total] :
@@ -94,6 +106,8 @@ class Costs {
       }
     }
   }
+
+  DType dtype_of(int buffer) const { return plan_.buffers[static_cast<std::size_t>(buffer)].dtype; }
 
   const Plan& plan_;
   std::vector<std::int64_t> values_;

@@ -221,6 +221,8 @@ class Scheduler {
         return emit_heads(node);
       case NodeKind::kAttention:
         return emit_attention(node);
+      case NodeKind::kElementwise:
+        return emit_elementwise(node);
       case NodeKind::kOp:
         return emit_op(node);
       case NodeKind::kRope:
@@ -441,6 +443,38 @@ class Scheduler {
     if (!fits) throw NotPlannable{"keys or values are a part of a state that no kernel reads", node.composite_symbol};
   }
 
+  // ---- chains of element-wise operations ----
+
+  void emit_elementwise(const Node& node) {
+    const ValueId result = node.outputs[0];
+    const auto& extents = g_.value(result).shape;
+    ElementwiseStep step;
+    step.code = std::get<ElementwiseParams>(node.params).code;
+    for (ValueId v : node.inputs) step.operands.push_back(elementwise_operand(v, extents));
+    const Expr count = elements(result);
+    step.out = contiguous_view(g_.exprs, new_buffer(Buffer::Kind::kArena, g_.value(result).dtype, count), extents);
+    views_[static_cast<std::size_t>(result)] = step.out;
+    const std::size_t length = step.code.size();
+    add_step(std::move(step), length > 1 ? fmt::format("elementwise {}", length) : "elementwise", count);
+  }
+
+  ElementwiseOperand elementwise_operand(ValueId v, const std::vector<Expr>& extents) {
+    ElementwiseOperand out;
+    View at;
+    if (g_.value(v).constant) {
+      out.constant = g_.value(v).constant;
+      at = contiguous_view(g_.exprs, -1, g_.value(v).shape);
+    } else {
+      at = view(v);
+    }
+    out.view = {at.buffer, at.offset, extents, std::vector<Expr>(extents.size(), g_.exprs.constant(0))};
+    const std::size_t missing = extents.size() - at.extents.size();
+    for (std::size_t i = 0; i < at.extents.size(); ++i) {
+      if (!g_.exprs.is_constant(at.extents[i], 1)) out.view.strides[missing + i] = at.strides[i];
+    }
+    return out;
+  }
+
   // ---- operations without a fused kernel ----
 
   void emit_op(const Node& node) {
@@ -567,6 +601,11 @@ StepBuffers buffers_of(const Step& step) {
           b.writes.push_back(s.out.buffer);
         } else if constexpr (std::is_same_v<T, CopyStep>) {
           b.reads.push_back(s.in.buffer);
+          b.writes.push_back(s.out.buffer);
+        } else if constexpr (std::is_same_v<T, ElementwiseStep>) {
+          for (const ElementwiseOperand& o : s.operands) {
+            if (!o.constant) b.reads.push_back(o.view.buffer);
+          }
           b.writes.push_back(s.out.buffer);
         } else {
           for (const GenericOperand& o : s.inputs) {

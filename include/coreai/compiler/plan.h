@@ -10,6 +10,7 @@
 
 #include "coreai/base/ndarray.h"
 #include "coreai/compiler/expr.h"
+#include "coreai/compiler/scalar_op.h"
 #include "coreai/ir/module.h"
 
 namespace coreai::compiler {
@@ -148,8 +149,27 @@ struct GenericStep {
   std::vector<GenericOperand> inputs, outputs;
 };
 
-using StepBody =
-    std::variant<EmbeddingStep, NormStep, LinearStep, RopeTableStep, HeadsStep, AttentionStep, CopyStep, GenericStep>;
+// A chain of element-wise operations in f32, rounded once to the dtype of its result. Value i of the chain is operand
+// i, behind the operands value i is the instruction before; the last one is the result.
+struct ScalarInstruction {
+  ScalarOp op = ScalarOp::kConstant;
+  int a = -1, b = -1, c = -1;  // values of the chain
+  float constant = 0;
+};
+struct ElementwiseOperand {
+  View view;                        // over the extents of the result, stride 0 where it broadcasts
+  std::optional<NDArray> constant;  // instead of a buffer
+};
+struct ElementwiseStep {
+  static constexpr std::size_t kMaxOperands = 8, kMaxInstructions = 32, kMaxRank = 6;
+  static constexpr int kMaxLive = 14;  // values that are still read, at any place of the chain
+  std::vector<ElementwiseOperand> operands;
+  std::vector<ScalarInstruction> code;
+  View out;  // row-major
+};
+
+using StepBody = std::variant<EmbeddingStep, NormStep, LinearStep, RopeTableStep, HeadsStep, AttentionStep, CopyStep,
+                              ElementwiseStep, GenericStep>;
 
 struct Step {
   StepBody body;

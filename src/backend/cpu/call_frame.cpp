@@ -16,6 +16,8 @@ using compiler::Step;
 constexpr std::int64_t kRedoableRows = 4;
 // Rows of one chunk of a row-wise step when there are many.
 constexpr std::int64_t kRowsPerChunk = 8;
+// Units (kEwBlock elements at most) of one chunk of an element-wise chain.
+constexpr std::int64_t kUnitsPerChunk = 16;
 // A chunk of a linear layer reads at least this many bytes of weights.
 constexpr std::size_t kMinChunkBytes = 16 << 10;
 
@@ -71,6 +73,10 @@ void CallFrame::build_phases() {
       add(PhaseKind::kAttentionJoin);
     }
     if (std::holds_alternative<compiler::CopyStep>(step.body)) add(PhaseKind::kCopy);
+    if (const auto* chain = std::get_if<compiler::ElementwiseStep>(&step.body)) {
+      calls_[i].program = ew_program(*chain);
+      add(PhaseKind::kElementwise);
+    }
     if (const auto* generic = std::get_if<compiler::GenericStep>(&step.body)) {
       calls_[i].op = make_op_kernel(*generic, executable_.isa);
       add(PhaseKind::kGeneric);
@@ -197,6 +203,7 @@ void CallFrame::bind_step(int index) {
   if (const auto* s = std::get_if<compiler::RopeTableStep>(&step.body)) bind_table(call, *s);
   if (const auto* s = std::get_if<compiler::HeadsStep>(&step.body)) bind_heads(call, *s);
   if (const auto* s = std::get_if<compiler::AttentionStep>(&step.body)) bind_attention(call, *s);
+  if (const auto* s = std::get_if<compiler::ElementwiseStep>(&step.body)) bind_elementwise(call, *s);
   if (const auto* s = std::get_if<compiler::GenericStep>(&step.body); s && call.op) bind_op(call, *s);
 }
 
@@ -327,6 +334,28 @@ void CallFrame::bind_attention(StepCall& call, const compiler::AttentionStep& st
   }
 }
 
+void CallFrame::bind_elementwise(StepCall& call, const compiler::ElementwiseStep& step) {
+  EwBinding& b = call.binding;
+  b = {};
+  const auto array_of = [&](const compiler::View& view, const std::byte* data, DType dtype) {
+    EwBinding::Array array{data + value(view.offset) * (dtype_bits(dtype) / 8), dtype, {}};
+    for (std::size_t i = 0; i < view.strides.size(); ++i) array.strides[i] = value(view.strides[i]);
+    return array;
+  };
+  b.rank = static_cast<int>(step.out.extents.size());
+  for (std::size_t i = 0; i < step.out.extents.size(); ++i) b.extents[i] = value(step.out.extents[i]);
+  for (std::size_t i = 0; i < step.operands.size(); ++i) {
+    const compiler::ElementwiseOperand& o = step.operands[i];
+    const std::byte* data = o.constant ? o.constant->bytes().data() : address(o.view.buffer);
+    const DType dtype =
+        o.constant ? o.constant->dtype() : executable_.plan.buffers[static_cast<std::size_t>(o.view.buffer)].dtype;
+    b.inputs[i] = array_of(o.view, data, dtype);
+  }
+  b.outputs[0] = array_of(step.out, address(step.out.buffer),
+                          executable_.plan.buffers[static_cast<std::size_t>(step.out.buffer)].dtype);
+  ew_collapse(call.program, b);
+}
+
 // ---- chunks ----
 
 void CallFrame::cut(Phase& phase) {
@@ -405,6 +434,12 @@ void CallFrame::cut(Phase& phase) {
     }
     case PhaseKind::kRopeTable:
       break;
+    case PhaseKind::kElementwise: {
+      const std::int64_t units = ew_units(call.binding);
+      phase.per_chunk = std::max(kUnitsPerChunk, (units + ThreadPool::kMaxChunks - 1) / ThreadPool::kMaxChunks);
+      phase.chunks = static_cast<int>((units + phase.per_chunk - 1) / phase.per_chunk);
+      break;
+    }
     case PhaseKind::kGeneric:
       phase.chunks = call.op ? call.op_cut.chunks : 1;
       scratch = call.op ? call.op_cut.scratch_bytes : 0;
@@ -414,7 +449,8 @@ void CallFrame::cut(Phase& phase) {
       break;
   }
   if (phase.kind != PhaseKind::kLinear && phase.kind != PhaseKind::kAttention &&
-      phase.kind != PhaseKind::kAttentionJoin && phase.kind != PhaseKind::kCopy && phase.kind != PhaseKind::kGeneric) {
+      phase.kind != PhaseKind::kAttentionJoin && phase.kind != PhaseKind::kCopy && phase.kind != PhaseKind::kGeneric &&
+      phase.kind != PhaseKind::kElementwise) {
     keep_within_limit();
   }
   scratch_bytes_ = std::max(scratch_bytes_, aligned64(scratch));

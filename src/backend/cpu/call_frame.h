@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/elementwise.h"
 #include "backend/cpu/executable.h"
 #include "backend/cpu/ops/op_kernel.h"
 #include "backend/cpu/row_kernels.h"
@@ -47,6 +48,7 @@ class CallFrame final : public StepProgram {
     kAttention,
     kAttentionJoin,
     kCopy,
+    kElementwise,
     kGeneric,
   };
   struct Phase {
@@ -68,6 +70,8 @@ class CallFrame final : public StepProgram {
     const std::int32_t* ids = nullptr;
     std::vector<std::int32_t> own_ids;
     float* out = nullptr;  // embedding
+    EwProgram program;
+    EwBinding binding;
     // A generic step with a kernel of its own, and its arrays.
     std::unique_ptr<OpKernel> op;
     std::vector<OpArray> op_in, op_out;
@@ -91,6 +95,7 @@ class CallFrame final : public StepProgram {
   void bind_table(StepCall& call, const compiler::RopeTableStep& step);
   void bind_heads(StepCall& call, const compiler::HeadsStep& step);
   void bind_attention(StepCall& call, const compiler::AttentionStep& step);
+  void bind_elementwise(StepCall& call, const compiler::ElementwiseStep& step);
   void bind_op(StepCall& call, const compiler::GenericStep& step);
   void cut(Phase& phase);
 

@@ -110,6 +110,9 @@ void CallFrame::compute(int step_index, int chunk, const Worker& worker) {
     }
     case PhaseKind::kCopy:
       return copy(std::get<compiler::CopyStep>(step.body), call);
+    case PhaseKind::kElementwise:
+      return elementwise_kernel(executable_.isa)(call.program, call.binding, begin,
+                                                 std::min(begin + phase.per_chunk, ew_units(call.binding)));
     case PhaseKind::kGeneric:
       if (call.op) return call.op->compute(chunk, worker);
       return generic(std::get<compiler::GenericStep>(step.body));

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "coreai/base/error.h"
@@ -44,6 +46,58 @@ void require(bool condition, std::size_t at, const char* problem) {
 }
 
 }  // namespace
+
+EwProgram ew_program(const compiler::ElementwiseStep& step) {
+  const std::size_t operands = step.operands.size(), length = step.code.size();
+  std::vector<std::size_t> last(operands + length, 0);  // instruction that reads a value last
+  // A copy is the value that it copies.
+  std::vector<int> same(operands + length);
+  std::iota(same.begin(), same.end(), 0);
+  const auto value_of = [&](int v) { return static_cast<std::size_t>(same[static_cast<std::size_t>(v)]); };
+  for (std::size_t i = 0; i < length; ++i) {
+    const compiler::ScalarInstruction& in = step.code[i];
+    if (in.op == EwOp::kLoad) same[operands + i] = same[static_cast<std::size_t>(in.a)];
+    for (const int v : {in.a, in.b, in.c}) {
+      if (v >= 0) last[value_of(v)] = i;
+    }
+  }
+  EwProgram program;
+  program.inputs = static_cast<int>(operands);
+  program.outputs = 1;
+  const std::size_t result = value_of(static_cast<int>(operands + length) - 1);
+  last[result] = length;
+  std::vector<int> place(operands + length, -1);
+  std::array<bool, EwProgram::kRegisters> taken{};
+  const auto take = [&] {
+    const auto free = std::find(taken.begin(), taken.end(), false);
+    COREAI_INVARIANT(free != taken.end());
+    *free = true;
+    return static_cast<std::uint8_t>(free - taken.begin());
+  };
+  const auto read = [&](int v) -> std::uint8_t {
+    if (v < 0) return 0;
+    int& at = place[value_of(v)];
+    if (at < 0) {
+      at = take();
+      program.code.push_back({EwOp::kLoad, static_cast<std::uint8_t>(at), static_cast<std::uint8_t>(value_of(v))});
+    }
+    return static_cast<std::uint8_t>(at);
+  };
+  for (std::size_t i = 0; i < length; ++i) {
+    const compiler::ScalarInstruction& in = step.code[i];
+    EwInstruction out{in.op, 0, read(in.a), read(in.b), read(in.c), in.constant};
+    for (const int v : {in.a, in.b, in.c}) {
+      if (v >= 0 && last[value_of(v)] == i) taken[static_cast<std::size_t>(place[value_of(v)])] = false;
+    }
+    if (in.op == EwOp::kLoad) continue;
+    out.dst = take();
+    place[operands + i] = out.dst;
+    program.code.push_back(out);
+  }
+  program.code.push_back({EwOp::kStore, 0, static_cast<std::uint8_t>(place[result])});
+  program.validate();
+  return program;
+}
 
 void EwProgram::validate() const {
   if (inputs < 0 || inputs > kMaxInputs || outputs < 0 || outputs > kMaxOutputs) {

@@ -7,51 +7,11 @@
 
 #include "backend/cpu/isa.h"
 #include "coreai/base/dtype.h"
+#include "coreai/compiler/plan.h"
 
 namespace coreai::cpu {
 
-enum class EwOp : std::uint8_t {
-  kLoad,      // dst = operand a (inputs, see EwInput)
-  kConstant,  // dst = constant
-  kStore,     // output `dst` = register a
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kMax,
-  kMin,  // dst = a op b
-  kPow,  // dst = a to the power b (C library, per element)
-  kFma,  // dst = a * b + c, one rounding
-  kNeg,
-  kAbs,
-  kSqrt,
-  kRsqrt,
-  kReciprocal,
-  kExp,
-  kLog,
-  kTanh,
-  kErf,
-  kSigmoid,
-  kSilu,      // a * sigmoid(a)
-  kGeluErf,   // 0.5 a (1 + erf(a / sqrt 2))
-  kGeluTanh,  // 0.5 a (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3)))
-  kRelu,
-  kFloor,
-  kCeil,
-  kRound,
-  kTrunc,
-  kSin,
-  kCos,
-  kEqual,
-  kLess,
-  kLessEqual,  // dst = 1 or 0
-  kNot,
-  kAnd,
-  kOr,      // of values that are 0 or not
-  kSelect,  // dst = a != 0 ? b : c
-  kRoundF16,
-  kRoundBF16,  // to the nearest value of the format
-};
+using EwOp = compiler::ScalarOp;
 
 struct EwInstruction {
   EwOp op;
@@ -67,6 +27,9 @@ struct EwProgram {
   // Throws InvalidArgumentError on an index out of range or a register read before it is written.
   void validate() const;
 };
+
+// The program of a plan's chain: operands are loaded where they are read first, registers are used again.
+EwProgram ew_program(const compiler::ElementwiseStep& step);
 
 struct EwBinding {
   static constexpr int kMaxRank = 6;
