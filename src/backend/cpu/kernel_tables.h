@@ -5,6 +5,7 @@
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/row_kernels.h"
+#include "backend/cpu/taps.h"
 
 namespace coreai::cpu {
 
@@ -13,6 +14,7 @@ struct KernelTables {
   RowKernels rows;
   EwRun elementwise;
   GemmKernels gemm;
+  TapKernels taps;
 };
 
 extern const KernelTables kKernelsPortable;

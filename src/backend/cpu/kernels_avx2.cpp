@@ -11,9 +11,10 @@
 #include "backend/cpu/elementwise_impl.h"
 
 #include "backend/cpu/gemm_impl.h"
+#include "backend/cpu/taps_impl.h"
 
 namespace coreai::cpu {
 
-const KernelTables kKernelsAvx2 = {kAttentionKernels, kRowKernels, elementwise_run, kGemmKernels};
+const KernelTables kKernelsAvx2 = {kAttentionKernels, kRowKernels, elementwise_run, kGemmKernels, kTapKernels};
 
 }  // namespace coreai::cpu

@@ -3,7 +3,7 @@
 namespace coreai::cpu {
 
 std::unique_ptr<OpKernel> make_op_kernel(const compiler::GenericStep& step, Isa isa) {
-  for (const auto make : {make_matmul}) {
+  for (const auto make : {make_matmul, make_conv}) {
     if (auto kernel = make(step, isa)) return kernel;
   }
   return nullptr;

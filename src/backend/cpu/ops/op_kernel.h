@@ -42,5 +42,6 @@ std::unique_ptr<OpKernel> make_op_kernel(const compiler::GenericStep& step, Isa 
 
 // One maker per file of this folder; each returns null for what it does not take.
 std::unique_ptr<OpKernel> make_matmul(const compiler::GenericStep& step, Isa isa);
+std::unique_ptr<OpKernel> make_conv(const compiler::GenericStep& step, Isa isa);
 
 }  // namespace coreai::cpu

@@ -12,6 +12,7 @@
 #include "backend/cpu/kernel_test_support.h"
 #include "backend/cpu/ops/op_kernel.h"
 #include "backend/cpu/reference/evaluator.h"
+#include "coreai/base/error.h"
 #include "coreai/ir/builder.h"
 
 namespace coreai::cpu::testing {
@@ -56,6 +57,16 @@ class OpCheck {
         }
       }
       for (std::size_t i = 0; i < one.size(); ++i) expect_close(one[i], wanted[i], tolerance, isa);
+    }
+  }
+
+  // There is a kernel, and binding it throws a ShapeError at every level.
+  void expect_refused(ir::OpCode code, const std::vector<Operand>& operands, const NDArray& result) {
+    std::vector<NDArray> inputs;
+    for (const Operand& o : operands) inputs.push_back(o.array);
+    const ir::Op& op = make(code, inputs, result.dtype(), {});
+    for (const Isa isa : levels()) {
+      EXPECT_THROW(EXPECT_TRUE(run(op, operands, {result}, isa, 1).empty()), ShapeError) << isa_name(isa);
     }
   }
 
