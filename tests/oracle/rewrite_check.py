@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Proves with the reference wheel that rewriting an asset keeps its program.
 
-usage: rewrite_check.py [--tool build/dev/bin/coreai-build] [--limit SECONDS] [--verbose] FOLDER...
+usage: rewrite_check.py [--tool build/dev/bin/coreai-build] [--strip-locations] [--limit SECONDS] [--verbose] FOLDER...
 
 Every .aimodel below the folders goes through `coreai-build rewrite`; the wheel then loads the genuine file and the
 rewritten one, each in a process of its own (it ends the process on many inputs), and prints both programs with all
-constants. The texts must be equal. Blobs are compared by name and bytes: the wheel lists them in the order of the file
+constants and locations. The texts must be equal. With --strip-locations the tool leaves the locations out: the programs
+must be equal but for them, and the rewritten one must have none left. Blobs are compared by name and bytes: the wheel lists them in the order of the file
 and prints their alignment, which the rewriting sets to 16, before their bytes.
 Exit status: 0 all equal, 1 at least one differs, 2 the tool or the wheel cannot be run at all.
 Needs Python with coreai-core 1.0.0b3; never part of the build.
@@ -13,7 +14,9 @@ Needs Python with coreai-core 1.0.0b3; never part of the build.
 import argparse
 import hashlib
 import os
+import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,8 +25,16 @@ import time
 
 REFUSED_BY_THE_WHEEL = {"aicode_all_codes", "attr_enumerated_shapes", "encoding_version_3", "loc_builtin_legacy", "reduce",
                         "reduce_index"}
+# How the wheel prints the one location that stands for none: it refuses a file with MLIR's unknown location.
+NO_LOCATION = {b'loc("":0:0)', b"#debuginfo.location<#loc in unit>"}
 ALIGNMENT_DIGITS = 8  # hexadecimal, before the bytes of a printed blob
 REFUSED_BY_US = {"encoding_version_3"}  # an encoding that no version of the dialect has
+
+
+class WheelRefuses(Exception):
+    def __init__(self, origin, reason):
+        super().__init__(reason)
+        self.origin = origin
 
 
 def assets_below(folders):
@@ -36,10 +47,15 @@ def assets_below(folders):
     return sorted(set(found))
 
 
-def wheel_text(path, limit):
-    """The program as the wheel prints it, or None with a reason. Runs in a forked process under a time limit."""
+def printed(path, locations):
     from coreai.authoring import AIModelAsset
 
+    program = AIModelAsset.load(path).program
+    return program._module._mlir_module.operation.get_asm(enable_debug_info=True) if locations else str(program)
+
+
+def wheel_text(path, limit, locations):
+    """The program as the wheel prints it, or None with a reason. Runs in a forked process under a time limit."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -49,7 +65,7 @@ def wheel_text(path, limit):
             os.dup2(null, 1)
             os.dup2(null, 2)
             signal.alarm(int(limit) + 5)
-            text = str(AIModelAsset.load(path).program).encode()
+            text = printed(path, locations).encode()
             while text:
                 text = text[os.write(write_end, text):]
             os._exit(0)
@@ -87,31 +103,54 @@ def normalised(text):
     return b"\n".join(body), sorted(blobs)
 
 
-def rewrite(tool, source, target, limit):
-    done = subprocess.run([tool, "rewrite", source, "--output", target], capture_output=True, text=True, timeout=limit)
+def rewrite(options, source, target):
+    command = [options.tool, "rewrite", source, "--output", target]
+    command += ["--strip-locations"] if options.strip_locations else []
+    done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
     return done.returncode, done.stderr.strip()
 
 
-def check(tool, path, limit, scratch, counts):
+def difference(options, source, target, counts):
+    """What the wheel finds different between the genuine and the rewritten file; a remark, empty when nothing is."""
+    texts = []
+    for path, origin in ((source, "genuine"), (target, "rewritten")):
+        text, reason = wheel_text(path, options.limit, locations=not options.strip_locations)
+        if text is None:
+            raise WheelRefuses(origin, f"the wheel on the {origin} file: {reason}")
+        texts.append(text)
+    counts["bytes"] += len(texts[1])
+    if normalised(texts[0]) != normalised(texts[1]):
+        return "the printed programs differ"
+    if options.strip_locations:
+        text, reason = wheel_text(target, options.limit, locations=True)
+        if text is None:
+            return f"the wheel on the rewritten file, with locations: {reason}"
+        left = set(re.findall(rb"^#loc\d* = (.*)$", text, re.MULTILINE)) - NO_LOCATION
+        if left:
+            return f"locations are left: {sorted(left)[:3]}"
+    return ""
+
+
+def check(options, path, scratch, counts):
     """One word of result and a remark."""
     name = os.path.basename(path)[: -len(".aimodel")]
-    target = os.path.join(scratch, f"{len(os.listdir(scratch))}.aimodel")
+    target = os.path.join(scratch, "rewritten.aimodel")
     try:
-        status, message = rewrite(tool, path, target, limit)
+        status, message = rewrite(options, path, target)
     except subprocess.TimeoutExpired:
         return "FAILED", "our rewrite ran into the time limit"
     if status != 0:
         expected = name in REFUSED_BY_US and status == 1
         return ("refused" if expected else "FAILED"), message
-    genuine, reason = wheel_text(path, limit)
-    if genuine is None:
+    try:
+        remark = difference(options, path, target, counts)
+    except WheelRefuses as refusal:
         # What the wheel cannot load itself proves nothing; it must be one of the known ones.
-        return ("wheel refuses" if name in REFUSED_BY_THE_WHEEL else "FAILED"), f"the wheel on the genuine file: {reason}"
-    ours, reason = wheel_text(target, limit)
-    if ours is None:
-        return "FAILED", f"the wheel on the rewritten file: {reason}"
-    counts["bytes"] += len(ours)
-    return ("same", "") if normalised(genuine) == normalised(ours) else ("FAILED", "the printed programs differ")
+        known = refusal.origin == "genuine" and name in REFUSED_BY_THE_WHEEL
+        return ("wheel refuses" if known else "FAILED"), str(refusal)
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+    return ("FAILED" if remark else "same"), remark
 
 
 def main():
@@ -119,6 +158,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+")
     parser.add_argument("--tool", default=os.path.join(root, "build/release/bin/coreai-build"))
+    parser.add_argument("--strip-locations", action="store_true", help="rewrite without locations, compare without them")
     parser.add_argument("--limit", type=float, default=120, help="seconds per load")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
@@ -135,7 +175,7 @@ def main():
     counts = {"bytes": 0}
     with tempfile.TemporaryDirectory() as scratch:
         for path in paths:
-            result, remark = check(options.tool, path, options.limit, scratch, counts)
+            result, remark = check(options, path, scratch, counts)
             results[result] += 1
             if options.verbose or result != "same":
                 print(f"{result}: {path}{': ' + remark if remark else ''}", flush=True)
