@@ -8,10 +8,7 @@
 namespace coreai::compiler {
 namespace {
 
-// What a step moves and computes for given extents.
-struct Cost {
-  std::int64_t weight_bytes = 0, read_bytes = 0, written_bytes = 0, multiply_adds = 0;
-};
+using Cost = StepCost;
 
 class Costs {
  public:
@@ -24,6 +21,7 @@ class Costs {
   Cost of(const Step& step) const {
     Cost c;
     const std::int64_t rows = value(step.rows);
+    c.rows = rows;
     std::visit([&](const auto& s) { add(c, s, rows); }, step.body);
     return c;
   }
@@ -105,6 +103,28 @@ class Costs {
         *total += static_cast<std::int64_t>(dtype_bytes(o.dtype, static_cast<std::uint64_t>(n)));
       }
     }
+    c.multiply_adds = multiply_adds(s);
+  }
+
+  std::int64_t multiply_adds(const GenericStep& s) const {
+    const auto count = [&](const std::vector<Expr>& shape, std::size_t from) {
+      std::int64_t n = 1;
+      for (std::size_t i = from; i < shape.size(); ++i) n *= value(shape[i]);
+      return n;
+    };
+    switch (s.op->code) {
+      case ir::OpCode::kBatchMatmul:
+      case ir::OpCode::kBroadcastingBatchMatmul:
+        return count(s.outputs[0].shape, 0) * value(s.inputs[0].shape.back());
+      case ir::OpCode::kConv2d:
+      case ir::OpCode::kConv3d:
+        return count(s.outputs[0].shape, 0) * count(s.inputs[1].shape, 1);
+      case ir::OpCode::kConvTranspose2d:
+      case ir::OpCode::kConvTranspose3d:
+        return count(s.inputs[0].shape, 0) * count(s.inputs[1].shape, 1);
+      default:
+        return 0;
+    }
   }
 
   DType dtype_of(int buffer) const { return plan_.buffers[static_cast<std::size_t>(buffer)].dtype; }
@@ -137,7 +157,7 @@ std::string detail(const Step& step) {
 
 }  // namespace
 
-std::string to_text(const Plan& plan, std::span<const std::int64_t> extents, bool json) {
+std::vector<StepCost> step_costs(const Plan& plan, std::span<const std::int64_t> extents) {
   if (extents.size() != plan.exprs.symbol_count()) {
     std::string names;
     for (std::size_t i = 0; i < plan.exprs.symbol_count(); ++i) names += (i ? ", " : "") + plan.exprs.symbol_name(i);
@@ -146,21 +166,31 @@ std::string to_text(const Plan& plan, std::span<const std::int64_t> extents, boo
         "Give one for each of: " + names);
   }
   const Costs costs(plan, extents);
+  std::vector<StepCost> all;
+  for (const Step& step : plan.steps) {
+    all.push_back(costs.of(step));
+    all.back().kernel = step.name;
+    all.back().detail = detail(step);
+  }
+  return all;
+}
+
+std::string to_text(const Plan& plan, std::span<const std::int64_t> extents, bool json) {
+  const std::vector<StepCost> costs = step_costs(plan, extents);
   Cost total;
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
   std::string text = fmt::format("{:>4}  {:<14} {:<34} {:>6} {:>12} {:>12} {:>12} {:>14}\n", "step", "kernel", "",
                                  "rows", "weights", "read", "written", "multiply-adds");
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    const Step& step = plan.steps[i];
-    const Cost c = costs.of(step);
+    const Cost& c = costs[i];
     total.weight_bytes += c.weight_bytes, total.read_bytes += c.read_bytes, total.written_bytes += c.written_bytes,
         total.multiply_adds += c.multiply_adds;
-    text += fmt::format("{:>4}  {:<14} {:<34} {:>6} {:>12} {:>12} {:>12} {:>14}\n", i, step.name, detail(step),
-                        costs.value(step.rows), c.weight_bytes, c.read_bytes, c.written_bytes, c.multiply_adds);
-    steps.push_back({{"kernel", step.name},
-                     {"detail", detail(step)},
-                     {"rows", costs.value(step.rows)},
-                     {"last_rows", step.last_rows},
+    text += fmt::format("{:>4}  {:<14} {:<34} {:>6} {:>12} {:>12} {:>12} {:>14}\n", i, c.kernel, c.detail, c.rows,
+                        c.weight_bytes, c.read_bytes, c.written_bytes, c.multiply_adds);
+    steps.push_back({{"kernel", c.kernel},
+                     {"detail", c.detail},
+                     {"rows", c.rows},
+                     {"last_rows", plan.steps[i].last_rows},
                      {"weight_bytes", c.weight_bytes},
                      {"read_bytes", c.read_bytes},
                      {"written_bytes", c.written_bytes},

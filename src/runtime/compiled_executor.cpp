@@ -108,7 +108,15 @@ class CompiledExecutor final : public FunctionExecutor {
     if (!bind_symbols(w, request)) return run_op_by_op(w, request);
     make_outputs(w, request);
     const std::int64_t last_rows = wanted_rows(request);
-    w.call->run(w.values, {request.inputs, w.states, request.outputs, last_rows}, request.stop);
+    const cpu::CallArrays arrays{request.inputs, w.states, request.outputs, last_rows};
+    if (!request.profile) return w.call->run(w.values, arrays, request.stop);
+    const std::vector<double> ms = w.call->profile(w.values, arrays, request.stop);
+    const std::vector<compiler::StepCost> costs = compiler::step_costs(plan(), w.symbols);
+    for (std::size_t i = 0; i < ms.size(); ++i) {
+      const compiler::StepCost& c = costs[i];
+      request.profile->push_back(
+          {c.kernel, c.detail, 1, ms[i], c.weight_bytes, c.read_bytes, c.written_bytes, c.multiply_adds});
+    }
   }
 
   std::string plan_text(std::span<const std::int64_t> extents, bool json) const override {

@@ -10,6 +10,7 @@
 #include "coreai/asset/asset.h"
 #include "coreai/base/ndarray.h"
 #include "coreai/base/thread_pool.h"
+#include "coreai/runtime/ai_model.h"
 #include "coreai/runtime/specialization_options.h"
 
 namespace coreai::detail {
@@ -41,6 +42,7 @@ struct RunRequest {
   std::span<const std::int64_t> last_rows;  // one per output; -1 = all
   std::span<NDArray> outputs;               // one per output, to be filled
   std::stop_token stop;
+  std::vector<StepProfile>* profile = nullptr;  // to be filled when wanted
 };
 
 // Immutable and thread-safe.

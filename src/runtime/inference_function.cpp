@@ -75,6 +75,16 @@ void Invocation::set_last_rows(std::size_t output, std::int64_t rows) {
 }
 
 void Invocation::run(std::stop_token stop) {
+  run(std::move(stop), nullptr);
+}
+
+std::vector<StepProfile> Invocation::profile(std::stop_token stop) {
+  std::vector<StepProfile> steps;
+  run(std::move(stop), &steps);
+  return steps;
+}
+
+void Invocation::run(std::stop_token stop, std::vector<StepProfile>* profile) {
   detail::InvocationImpl& call = *impl_;
   const FunctionDescriptor& descriptor = call.function->descriptor;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -97,7 +107,7 @@ void Invocation::run(std::stop_token stop) {
     call.state_impls[i] = &state->impl();
   }
   call.function->executor->run(*call.workspace,
-                               {call.inputs, call.state_impls, call.last_rows, call.outputs, std::move(stop)});
+                               {call.inputs, call.state_impls, call.last_rows, call.outputs, std::move(stop), profile});
 }
 
 const NDArray& Invocation::output(std::size_t index) const {

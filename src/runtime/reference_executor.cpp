@@ -127,7 +127,10 @@ void ReferenceExecutor::run(Workspace&, const RunRequest& request) const {
     }
     arguments[i].state = &state->value;
   }
-  std::vector<NDArray> results = interpreter_.run(arguments, request.stop);
+  cpu::OpTimes times;
+  std::vector<NDArray> results = interpreter_.run(arguments, request.stop, request.profile ? &times : nullptr);
+  for (const auto& [code, time] : times)
+    request.profile->push_back({std::string(ir::op_info(code).text_name), "op by op", time.calls, time.ms, 0, 0, 0, 0});
   std::size_t next_output = 0;
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (result_is_token_[i]) continue;

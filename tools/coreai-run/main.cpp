@@ -20,6 +20,10 @@ void add_options(CLI::App& app, CoreaiRunOptions& options) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--atol", options.atol, "with --record: absolute tolerance of the case")
       ->check(CLI::NonNegativeNumber);
+  app.add_flag("--profile", options.profile, "print the time of every step and bytes per second");
+  app.add_option("--repeat", options.repeat, "with --profile: calls to take the median of")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
   app.add_flag("--json", options.json, "the report as JSON");
 }
 
@@ -32,7 +36,8 @@ int run(const CoreaiRunOptions& options) {
   const bool call_options = !options.inputs.empty() || !options.states.empty() || !options.record.empty() ||
                             !options.output_directory.empty();
   if (!options.checks.empty()) {
-    if (call_options) return wrong_usage("--check takes no --input, --state, --output-dir and --record");
+    if (call_options || options.profile)
+      return wrong_usage("--check takes no --input, --state, --output-dir, --record and --profile");
     return run_checks(options);
   }
   if (options.asset.empty()) return wrong_usage("an asset or --check is needed");

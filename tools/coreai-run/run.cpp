@@ -147,6 +147,7 @@ int run_asset(const CoreaiRunOptions& options) {
     pointers.push_back(&state);
     if (!options.record.empty()) call.initial_states.emplace_back(state.name(), state.read());
   }
+  if (options.profile) return profile_function(options, function, call.inputs, pointers);
   call.outputs = function.run(call.inputs, pointers);
   for (const State& state : states) call.states_after.emplace_back(state.name(), state.read());
   if (!options.output_directory.empty()) std::filesystem::create_directories(options.output_directory);

@@ -206,6 +206,14 @@ struct StepBuffers {
 };
 StepBuffers buffers_of(const Step& step);
 
+// What a step moves at least and computes, for given extents of the plan's symbols.
+struct StepCost {
+  std::string kernel, detail;
+  std::int64_t rows = 0, weight_bytes = 0, read_bytes = 0, written_bytes = 0, multiply_adds = 0;
+};
+// One per step. Throws InvalidArgumentError unless there is one extent per symbol.
+std::vector<StepCost> step_costs(const Plan& plan, std::span<const std::int64_t> extents);
+
 // The steps as a table or as JSON with bytes and multiply-adds, for extents of the plan's symbols in their order.
 std::string to_text(const Plan& plan, std::span<const std::int64_t> extents, bool json);
 

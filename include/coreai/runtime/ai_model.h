@@ -55,6 +55,14 @@ class State {
 
 // One caller's workspace for one function. Reusing it costs no allocation once it has seen the largest shapes.
 // Not thread-safe; make one per thread.
+// One step of a profiled call. Bytes are what it must move at least; 0 where nothing is known.
+struct StepProfile {
+  std::string kernel, detail;
+  std::int64_t calls = 1;  // of an operation in a function that runs op by op
+  double ms = 0;           // wall time
+  std::int64_t weight_bytes = 0, read_bytes = 0, written_bytes = 0, multiply_adds = 0;
+};
+
 class Invocation {
  public:
   ~Invocation();
@@ -70,12 +78,16 @@ class Invocation {
   // Throws ShapeError, ContextLengthError (a position outside a state), InvalidArgumentError (missing input or state),
   // CancelledError. After an error the function stays usable; states may hold part of the call's writes.
   void run(std::stop_token stop = {});
+  // The same call with the time of every step, each waited for: somewhat slower than run(). In the order of the steps;
+  // one entry per kind of operation when the function runs op by op.
+  std::vector<StepProfile> profile(std::stop_token stop = {});
   // Valid until the next run of this invocation.
   const NDArray& output(std::size_t index) const;
 
  private:
   friend class InferenceFunction;
   explicit Invocation(std::unique_ptr<detail::InvocationImpl> impl);
+  void run(std::stop_token stop, std::vector<StepProfile>* profile);
   std::unique_ptr<detail::InvocationImpl> impl_;
 };
 

@@ -31,6 +31,9 @@ class CallFrame final : public StepProgram {
   // Lets go of states and memory that others may want to free; no thread may be inside.
   void release();
 
+  // The plan's step that a step of this program is a phase of.
+  int plan_step(int phase) const { return phases_[static_cast<std::size_t>(phase)].step; }
+
   int step_count() const override { return static_cast<int>(phases_.size()); }
   StepInfo step_info(int step) const override;
   std::size_t scratch_bytes() const override { return scratch_bytes_; }

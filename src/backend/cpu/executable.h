@@ -46,6 +46,8 @@ class Call {
   // `values` are the plan's expressions, evaluated. Throws CancelledError, InvalidArgumentError (an id outside the
   // vocabulary) and what an operation without a fused kernel throws.
   void run(std::span<const std::int64_t> values, const CallArrays& arrays, std::stop_token stop);
+  // The same, phase by phase: wall time per step of the plan, in ms.
+  std::vector<double> profile(std::span<const std::int64_t> values, const CallArrays& arrays, std::stop_token stop);
 
  private:
   std::shared_ptr<const Executable> executable_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "backend/cpu/reference/evaluator.h"
 #include "backend/cpu/reference/plan.h"
@@ -12,6 +13,7 @@ namespace coreai::cpu {
 namespace {
 
 using Values = std::vector<Argument>;
+using Clock = std::chrono::steady_clock;
 
 bool is_sparse(ir::TypeRef type) {
   const ir::AttrRef encoding = type->encoding();
@@ -22,7 +24,8 @@ bool is_sparse(ir::TypeRef type) {
 // One run of one graph: its values by slot.
 class Frame {
  public:
-  Frame(const GraphPlan& plan, const std::stop_token& stop) : plan_(plan), stop_(stop), slots_(plan.slots) {}
+  Frame(const GraphPlan& plan, const std::stop_token& stop, OpTimes* times)
+      : plan_(plan), stop_(stop), times_(times), slots_(plan.slots) {}
 
   Values run(Values arguments) {
     run_block(plan_.body, std::move(arguments));
@@ -43,6 +46,7 @@ class Frame {
 
   const GraphPlan& plan_;
   const std::stop_token& stop_;
+  OpTimes* times_;
   Values slots_;
 };
 
@@ -143,13 +147,19 @@ void Frame::run_step(const Step& step) {
         if (slots_[slot].array.empty()) fail(step, "an operand holds no array");
         inputs.push_back(slots_[slot].array);
       }
+      const auto start = times_ ? Clock::now() : Clock::time_point();
       std::vector<NDArray> results = reference_evaluator().evaluate(*step.op, inputs);
+      if (times_) {
+        OpTime& time = (*times_)[step.op->code];
+        ++time.calls;
+        time.ms += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+      }
       check_results(step, results);
       for (std::size_t i = 0; i < results.size(); ++i) slots_[step.out[i]].array = std::move(results[i]);
       return;
     }
     case StepKind::kCall: {
-      Frame callee(*step.callee, stop_);
+      Frame callee(*step.callee, stop_, times_);
       Values results = callee.run(gather(step.in, 0));
       for (std::size_t i = 0; i < results.size(); ++i) slots_[step.out[i]] = std::move(results[i]);
       return;
@@ -178,8 +188,8 @@ Interpreter::Interpreter(std::shared_ptr<const ir::Module> module, const ir::Gra
 
 Interpreter::~Interpreter() = default;
 
-std::vector<NDArray> Interpreter::run(std::span<const Argument> arguments, std::stop_token stop) const {
-  Frame frame(*plans_.front(), stop);
+std::vector<NDArray> Interpreter::run(std::span<const Argument> arguments, std::stop_token stop, OpTimes* times) const {
+  Frame frame(*plans_.front(), stop, times);
   Values values = frame.run(Values(arguments.begin(), arguments.end()));
   std::vector<NDArray> results;
   for (Argument& value : values) results.push_back(std::move(value.array));

@@ -1,6 +1,7 @@
 // Runs a graph operation by operation, with the arithmetic that the file declares. Nothing is fused or reordered.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -19,6 +20,13 @@ struct Argument {
   NDArray* state = nullptr;
 };
 
+// Time spent in one kind of operation, calls of graphs and control flow not counted.
+struct OpTime {
+  std::int64_t calls = 0;
+  double ms = 0;
+};
+using OpTimes = std::map<ir::OpCode, OpTime>;
+
 // A graph prepared for running. Immutable and thread-safe: everything a run changes lives in the run and in the states.
 class Interpreter {
  public:
@@ -32,7 +40,7 @@ class Interpreter {
   // Arguments and results follow the graph; the result of a token is an empty array. `stop` is looked at between
   // operations. A state's array is only replaced or written when nobody else holds its memory.
   // Throws ShapeError, UnsupportedError, CancelledError; states may then hold part of the writes.
-  std::vector<NDArray> run(std::span<const Argument> arguments, std::stop_token stop) const;
+  std::vector<NDArray> run(std::span<const Argument> arguments, std::stop_token stop, OpTimes* times = nullptr) const;
 
  private:
   std::shared_ptr<const ir::Module> module_;

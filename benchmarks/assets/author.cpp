@@ -1,0 +1,233 @@
+// Writes the f32 programs of the benchmark: realistic sizes, random weights, operations as the exporters write them.
+//   benchmark_assets OUTPUT_DIR
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <random>
+
+#include "coreai/asset/asset.h"
+#include "coreai/base/npy.h"
+#include "exporter/graph_ops.h"
+
+namespace {
+
+using namespace coreai;
+using ir::OpCode;
+using V = ir::Value*;
+
+class Author {
+ public:
+  Author(std::string name, std::vector<std::pair<std::string, Shape>> inputs, const Shape& output)
+      : name_(std::move(name)), builder_(module_), ops_(builder_) {
+    ir::GraphSpec spec;
+    spec.name = "main";
+    for (const auto& [input, shape] : inputs) {
+      spec.inputs.push_back({input, builder_.context().tensor_type(DType::kF32, shape), ""});
+      inputs_.push_back({input, random(shape, 1.0)});
+    }
+    spec.outputs.push_back({"y", builder_.context().tensor_type(DType::kF32, output), ""});
+    const auto& arguments = builder_.begin_graph(spec).body().arguments;
+    arguments_.assign(arguments.begin(), arguments.end());
+  }
+
+  V input(std::size_t i) const { return arguments_[i]; }
+  GraphOps& ops() { return ops_; }
+  ir::Builder& builder() { return builder_; }
+
+  NDArray random(const Shape& shape, double scale) {
+    NDArray out(DType::kF32, shape);
+    std::normal_distribution<float> normal(0.0f, static_cast<float>(scale));
+    for (float& v : out.mutable_values<float>()) v = normal(random_);
+    return out;
+  }
+  V weight(const Shape& shape, double scale) { return builder_.constant(random(shape, scale)); }
+  V scalar(double value) { return ops_.scalar(DType::kF32, value); }
+  V typed(OpCode code, std::vector<V> operands, const Shape& shape) {
+    return builder_.op1(code, std::move(operands), builder_.context().tensor_type(DType::kF32, shape));
+  }
+  V reshape(V x, const Shape& shape) {
+    std::vector<std::int32_t> dims;
+    for (std::int64_t d : shape.dims()) dims.push_back(static_cast<std::int32_t>(d));
+    return ops_.reshape(x, ops_.i32(dims), shape);
+  }
+  static std::int64_t last(V x) { return x->type->shape()[x->type->shape().rank() - 1]; }
+
+  V linear(V x, std::int64_t out, bool bias = true) {
+    const std::int64_t in = last(x);
+    V y = ops_.matmul(x, ops_.transpose(weight(Shape{out, in}, 1.0 / std::sqrt(static_cast<double>(in))), {1, 0}));
+    return bias ? ops_.add(y, weight(Shape{out}, 0.1)) : y;
+  }
+  V mean(V x, std::int32_t axis) {
+    std::vector<std::int64_t> dims(x->type->shape().begin(), x->type->shape().end());
+    dims[static_cast<std::size_t>(axis)] = 1;
+    return typed(OpCode::kReduceMean, {x, ops_.i32({axis})}, Shape(dims));
+  }
+  V normalised(V x, std::int32_t axis, double eps) {
+    V centred = ops_.sub(x, mean(x, axis));
+    V variance = mean(ops_.mul(centred, centred), axis);
+    return ops_.mul(centred, ops_.same(OpCode::kRsqrt, ops_.add(variance, scalar(eps))));
+  }
+  V layer_norm(V x) {
+    const auto axis = static_cast<std::int32_t>(x->type->shape().rank()) - 1;
+    const Shape width{last(x)};
+    return ops_.add(ops_.mul(normalised(x, axis, 1e-5), weight(width, 1.0)), weight(width, 0.1));
+  }
+  V rms_norm(V x) {
+    const auto axis = static_cast<std::int32_t>(x->type->shape().rank()) - 1;
+    V factor = ops_.same(OpCode::kRsqrt, ops_.add(mean(ops_.mul(x, x), axis), scalar(1e-5)));
+    return ops_.mul(ops_.mul(x, factor), weight(Shape{last(x)}, 1.0));
+  }
+  V group_norm(V x, std::int64_t groups) {
+    const Shape shape = x->type->shape();
+    const std::int64_t channels = shape[1];
+    V flat = reshape(x, Shape{shape[0], groups, channels / groups * shape[2] * shape[3]});
+    V y = reshape(normalised(flat, 2, 1e-6), shape);
+    const Shape per_channel{1, channels, 1, 1};
+    return ops_.add(ops_.mul(y, weight(per_channel, 1.0)), weight(per_channel, 0.1));
+  }
+  V gelu(V x) {
+    return builder_.op1(OpCode::kGelu, {x}, x->type,
+                        {{"approximate", builder_.context().enum_attr(ir::AttrCode::kApproximate, 0)}});
+  }
+  V silu(V x) { return ops_.same(OpCode::kSilu, x); }
+
+  // [1, rows, width] to [1, heads, rows, width / heads].
+  V split_heads(V x, std::int64_t heads) {
+    const Shape& s = x->type->shape();
+    return ops_.transpose(reshape(x, Shape{1, s[1], heads, s[2] / heads}), {0, 2, 1, 3});
+  }
+  // Full attention of [1, rows, width] over [1, keys, width]; `mask` is added to the scores.
+  V attention(V query, V source, std::int64_t heads, V mask = nullptr) {
+    const std::int64_t rows = query->type->shape()[1], width = last(query);
+    V q = split_heads(linear(query, width), heads), k = split_heads(linear(source, width, false), heads),
+      v = split_heads(linear(source, width), heads);
+    V scaled = ops_.mul(q, scalar(1.0 / std::sqrt(static_cast<double>(width / heads))));
+    V scores = ops_.matmul(scaled, ops_.transpose(k, {0, 1, 3, 2}));
+    if (mask) scores = ops_.add(scores, mask);
+    V mixed = ops_.matmul(ops_.softmax_last(scores), v);
+    return linear(reshape(ops_.transpose(mixed, {0, 2, 1, 3}), Shape{1, rows, width}), width);
+  }
+  V encoder_layer(V x, std::int64_t heads, std::int64_t ffn) {
+    V norm = layer_norm(x);
+    x = ops_.add(x, attention(norm, norm, heads));
+    return ops_.add(x, linear(gelu(linear(layer_norm(x), ffn)), last(x)));
+  }
+
+  V u32(const std::vector<std::uint32_t>& values) { return builder_.constant_u32(values); }
+  V scalar_u32(std::uint32_t value) {
+    return builder_.constant(NDArray::from<std::uint32_t>(DType::kUI32, Shape{}, std::vector{value}));
+  }
+  // Padded by `pad` on both sides of both spatial axes.
+  V conv(V x, std::int64_t out, std::uint32_t kernel_h, std::uint32_t kernel_w, std::uint32_t stride_h,
+         std::uint32_t stride_w, std::uint32_t pad_h, std::uint32_t pad_w) {
+    const Shape s = x->type->shape();
+    V padded = x;
+    std::int64_t h = s[2] + 2 * pad_h, w = s[3] + 2 * pad_w;
+    if (pad_h || pad_w) {
+      padded = builder_.op1(OpCode::kPad, {x, u32({0, 0, 0, 0, pad_h, pad_h, pad_w, pad_w}), scalar(0)},
+                            builder_.context().tensor_type(DType::kF32, Shape{s[0], s[1], h, w}),
+                            {{"padding_mode", builder_.context().enum_attr(ir::AttrCode::kPaddingMode, 0)}});
+    }
+    h = (h - kernel_h) / stride_h + 1, w = (w - kernel_w) / stride_w + 1;
+    const double scale = 1.0 / std::sqrt(static_cast<double>(s[1] * kernel_h * kernel_w));
+    V y = typed(OpCode::kConv2d,
+                {padded, weight(Shape{out, s[1], kernel_h, kernel_w}, scale), u32({stride_h, stride_w}), u32({1, 1}),
+                 scalar_u32(1)},
+                Shape{s[0], out, h, w});
+    return ops_.add(y, weight(Shape{1, out, 1, 1}, 0.1));
+  }
+
+  void save(V result, const std::filesystem::path& directory) {
+    builder_.end_graph({result});
+    AIModelAssetMetadata metadata;
+    metadata.producer = "coreai.cpp benchmarks";
+    save_asset(module_, directory / (name_ + ".aimodel"), metadata);
+    for (const auto& [input, array] : inputs_) write_npy(directory / fmt::format("{}.{}.npy", name_, input), array);
+    fmt::print("{}\n", name_);
+  }
+
+ private:
+  std::string name_;
+  ir::Module module_;
+  ir::Builder builder_;
+  GraphOps ops_;
+  std::mt19937 random_{11};
+  std::vector<std::pair<std::string, NDArray>> inputs_;
+  std::vector<V> arguments_;
+};
+
+// 4 layers of 1,024, 128 tokens, causal, gated.
+void decoder(const std::filesystem::path& directory) {
+  const std::int64_t rows = 128, width = 1024;
+  Author a("decoder", {{"x", Shape{1, rows, width}}}, Shape{1, rows, width});
+  NDArray mask(DType::kF32, Shape{1, 1, rows, rows});
+  for (std::int64_t q = 0; q < rows; ++q)
+    for (std::int64_t k = q + 1; k < rows; ++k)
+      mask.mutable_values<float>()[static_cast<std::size_t>(q * rows + k)] = -1e4f;
+  V causal = a.builder().constant(mask);
+  V x = a.input(0);
+  for (int layer = 0; layer < 4; ++layer) {
+    V norm = a.rms_norm(x);
+    x = a.ops().add(x, a.attention(norm, norm, 16, causal));
+    norm = a.rms_norm(x);
+    V gated = a.ops().mul(a.silu(a.linear(norm, 2816, false)), a.linear(norm, 2816, false));
+    x = a.ops().add(x, a.linear(gated, width, false));
+  }
+  a.save(x, directory);
+}
+
+// ViT-S/16, 6 of its 12 layers.
+void vit(const std::filesystem::path& directory) {
+  const std::int64_t width = 384, patches = 14 * 14;
+  Author a("vit", {{"x", Shape{1, 3, 224, 224}}}, Shape{1, patches, width});
+  V x = a.conv(a.input(0), width, 16, 16, 16, 16, 0, 0);
+  x = a.ops().transpose(a.reshape(x, Shape{1, width, patches}), {0, 2, 1});
+  x = a.ops().add(x, a.weight(Shape{1, patches, width}, 0.1));
+  for (int layer = 0; layer < 6; ++layer) x = a.encoder_layer(x, 6, 1536);
+  a.save(a.layer_norm(x), directory);
+}
+
+// A residual block and a transformer block of Stable Diffusion's UNet at 320 channels, 32 x 32.
+void unet(const std::filesystem::path& directory) {
+  const std::int64_t channels = 320, side = 32;
+  Author a("unet", {{"x", Shape{1, channels, side, side}}, {"context", Shape{1, 77, channels}}},
+           Shape{1, channels, side, side});
+  V x = a.input(0);
+  V y = a.conv(a.silu(a.group_norm(x, 32)), channels, 3, 3, 1, 1, 1, 1);
+  x = a.ops().add(x, a.conv(a.silu(a.group_norm(y, 32)), channels, 3, 3, 1, 1, 1, 1));
+  V t = a.conv(a.group_norm(x, 32), channels, 1, 1, 1, 1, 0, 0);
+  t = a.ops().transpose(a.reshape(t, Shape{1, channels, side * side}), {0, 2, 1});
+  V norm = a.layer_norm(t);
+  t = a.ops().add(t, a.attention(norm, norm, 8));
+  t = a.ops().add(t, a.attention(a.layer_norm(t), a.input(1), 8));
+  t = a.ops().add(t, a.linear(a.gelu(a.linear(a.layer_norm(t), 4 * channels)), channels));
+  t = a.reshape(a.ops().transpose(t, {0, 2, 1}), Shape{1, channels, side, side});
+  a.save(a.ops().add(x, a.conv(t, channels, 1, 1, 1, 1, 0, 0)), directory);
+}
+
+// Whisper tiny's encoder, its 1,500 positions.
+void whisper(const std::filesystem::path& directory) {
+  const std::int64_t width = 384, positions = 1500;
+  Author a("whisper", {{"x", Shape{1, 80, 1, 3000}}}, Shape{1, positions, width});
+  V x = a.gelu(a.conv(a.input(0), width, 1, 3, 1, 1, 0, 1));
+  x = a.gelu(a.conv(x, width, 1, 3, 1, 2, 0, 1));
+  x = a.ops().transpose(a.reshape(x, Shape{1, width, positions}), {0, 2, 1});
+  x = a.ops().add(x, a.weight(Shape{1, positions, width}, 0.1));
+  for (int layer = 0; layer < 4; ++layer) x = a.encoder_layer(x, 6, 1536);
+  a.save(a.layer_norm(x), directory);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: benchmark_assets OUTPUT_DIR\n");
+    return 64;
+  }
+  std::filesystem::create_directories(argv[1]);
+  for (const auto& write : {decoder, vit, unet, whisper}) write(argv[1]);
+  return 0;
+}
