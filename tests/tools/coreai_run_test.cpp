@@ -97,6 +97,25 @@ TEST_F(CoreaiRun, AStateThatIsWrittenContinuesTheSequence) {
     EXPECT_NEAR(whole.values<float>()[1024 + i], last.values<float>()[i], 1e-4) << i;
 }
 
+TEST_F(CoreaiRun, ProfilesEveryStep) {
+  const std::string call =
+      kAsset + " --input input_ids=ids.npy --input position_ids=positions.npy" + states() + " --profile --repeat 2";
+  for (const std::string precision : {"faithful", "strict"}) {
+    const Result result = run(call + " --json --precision " + precision);
+    ASSERT_EQ(result.code, 0) << result.err;
+    const Json report = Json::parse(result.out);
+    EXPECT_GT(report["call_ms"].get<double>(), 0.0);
+    double sum = 0;
+    for (const Json& step : report["steps"]) sum += step["ms"].get<double>();
+    EXPECT_GT(sum, 0.0);
+    EXPECT_EQ(report["execution"] == "compiled", precision == "faithful");
+  }
+  const Result table = run(call);
+  EXPECT_THAT(table.out, HasSubstr("GFLOP/s"));
+  EXPECT_THAT(table.out, HasSubstr("attention"));
+  EXPECT_EQ(run("--check cases.json --profile").code, 64);
+}
+
 TEST_F(CoreaiRun, ReplaysAndReportsFailures) {
   const std::string file = (kFixtures / "op_goldens/range.json").string();
   const Result good = run("--check " + file + " --json");
