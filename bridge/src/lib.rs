@@ -1,10 +1,13 @@
 //! Tokenizers and chat templates behind a C ABI (`include/coreai_bridge.h`).
 //! Nothing unwinds into the caller: every entry point catches panics and returns them as a status with a message.
 
+mod bpe;
+mod bpe_file;
 mod guard;
 mod python;
 mod template;
 mod tokenizer;
+mod vocabulary;
 
 use std::slice;
 use std::str;
