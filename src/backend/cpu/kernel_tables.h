@@ -4,6 +4,7 @@
 #include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/reduce.h"
 #include "backend/cpu/row_kernels.h"
 #include "backend/cpu/taps.h"
 
@@ -15,6 +16,7 @@ struct KernelTables {
   EwRun elementwise;
   GemmKernels gemm;
   TapKernels taps;
+  ReduceKernels reduce;
 };
 
 extern const KernelTables kKernelsPortable;

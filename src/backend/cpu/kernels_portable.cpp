@@ -11,10 +11,12 @@
 #include "backend/cpu/elementwise_impl.h"
 
 #include "backend/cpu/gemm_impl.h"
+#include "backend/cpu/reduce_impl.h"
 #include "backend/cpu/taps_impl.h"
 
 namespace coreai::cpu {
 
-const KernelTables kKernelsPortable = {kAttentionKernels, kRowKernels, elementwise_run, kGemmKernels, kTapKernels};
+const KernelTables kKernelsPortable = {kAttentionKernels, kRowKernels, elementwise_run,
+                                       kGemmKernels,      kTapKernels, kReduceKernels};
 
 }  // namespace coreai::cpu

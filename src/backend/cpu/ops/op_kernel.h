@@ -43,5 +43,11 @@ std::unique_ptr<OpKernel> make_op_kernel(const compiler::GenericStep& step, Isa 
 // One maker per file of this folder; each returns null for what it does not take.
 std::unique_ptr<OpKernel> make_matmul(const compiler::GenericStep& step, Isa isa);
 std::unique_ptr<OpKernel> make_conv(const compiler::GenericStep& step, Isa isa);
+std::unique_ptr<OpKernel> make_softmax(const compiler::GenericStep& step, Isa isa);
+std::unique_ptr<OpKernel> make_reduce(const compiler::GenericStep& step, Isa isa);
+std::unique_ptr<OpKernel> make_movement(const compiler::GenericStep& step, Isa isa);
+std::unique_ptr<OpKernel> make_slice_update(const compiler::GenericStep& step, Isa isa);
+std::unique_ptr<OpKernel> make_pad(const compiler::GenericStep& step, Isa isa);
+std::unique_ptr<OpKernel> make_gather(const compiler::GenericStep& step, Isa isa);
 
 }  // namespace coreai::cpu

@@ -6,22 +6,13 @@
 namespace coreai::cpu {
 namespace {
 
+using testing::ints;
 using testing::OpCheck;
 using testing::Operand;
 using testing::rounding;
+using testing::scalar;
 
 using List = std::vector<std::int64_t>;
-
-Operand ints(const List& values) {
-  NDArray array(DType::kSI32, {static_cast<std::int64_t>(values.size())});
-  write_from_f64(array, std::vector<double>(values.begin(), values.end()));
-  return {array, true};
-}
-Operand scalar(std::int64_t value) {
-  NDArray array(DType::kSI32, Shape{});
-  write_from_f64(array, std::vector<double>{static_cast<double>(value)});
-  return {array, true};
-}
 
 struct Case {
   Shape x, w;

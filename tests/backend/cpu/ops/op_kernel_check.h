@@ -22,6 +22,18 @@ struct Operand {
   bool known = false;  // before the call: a constant of the plan
 };
 
+// Known lists and numbers: axes, strides, sizes.
+inline Operand ints(const std::vector<std::int64_t>& values) {
+  NDArray array(DType::kSI32, {static_cast<std::int64_t>(values.size())});
+  write_from_f64(array, std::vector<double>(values.begin(), values.end()));
+  return {array, true};
+}
+inline Operand scalar(std::int64_t value) {
+  NDArray array(DType::kSI32, Shape{});
+  write_from_f64(array, std::vector<double>{static_cast<double>(value)});
+  return {array, true};
+}
+
 class OpCheck {
  public:
   OpCheck() : builder_(module_) {}
@@ -36,7 +48,7 @@ class OpCheck {
   // The results by the kernel, equal in every bit for 1, 2 and 3 threads, within `tolerance` of the evaluator's (a
   // share of the largest value) at every level. Fails when there is no kernel.
   void expect_agrees(ir::OpCode code, const std::vector<Operand>& operands, DType dtype, double tolerance,
-                     std::vector<std::pair<std::string, ir::AttrRef>> attributes = {}) {
+                     std::vector<std::pair<std::string, ir::AttrRef>> attributes = {}, std::size_t results = 1) {
     std::string shapes;
     std::vector<NDArray> inputs;
     for (const Operand& o : operands) {
@@ -44,7 +56,7 @@ class OpCheck {
       shapes += "[" + o.array.shape().to_string() + "] ";
     }
     SCOPED_TRACE(std::string(ir::op_info(code).text_name) + " " + shapes + std::string(dtype_name(dtype)));
-    const ir::Op& op = make(code, inputs, dtype, std::move(attributes));
+    const ir::Op& op = make(code, inputs, dtype, std::move(attributes), results);
     const std::vector<NDArray> wanted = reference_evaluator().evaluate(op, inputs);
     for (const Isa isa : levels()) {
       const auto one = run(op, operands, wanted, isa, 1);
@@ -82,7 +94,7 @@ class OpCheck {
 
  private:
   const ir::Op& make(ir::OpCode code, const std::vector<NDArray>& inputs, DType dtype,
-                     std::vector<std::pair<std::string, ir::AttrRef>> attributes) {
+                     std::vector<std::pair<std::string, ir::AttrRef>> attributes, std::size_t results = 1) {
     ir::GraphSpec spec;
     spec.name = "g" + std::to_string(++graphs_);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -93,9 +105,10 @@ class OpCheck {
     spec.outputs.push_back({"y", type, ""});
     const ir::Graph graph = builder_.begin_graph(spec);
     const auto& arguments = graph.body().arguments;
-    ir::Value* result = builder_.op1(code, {arguments.begin(), arguments.end()}, type, std::move(attributes));
-    builder_.end_graph({result});
-    return *result->op;
+    const std::vector<ir::Value*> made = builder_.op(code, {arguments.begin(), arguments.end()},
+                                                     std::vector<ir::TypeRef>(results, type), std::move(attributes));
+    builder_.end_graph({made[0]});
+    return *made[0]->op;
   }
 
   static compiler::GenericStep step_of(const ir::Op& op, const std::vector<Operand>& operands,
