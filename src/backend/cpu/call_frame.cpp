@@ -205,6 +205,7 @@ void CallFrame::bind_step(int index) {
   if (const auto* s = std::get_if<compiler::AttentionStep>(&step.body)) bind_attention(call, *s);
   if (const auto* s = std::get_if<compiler::ElementwiseStep>(&step.body)) bind_elementwise(call, *s);
   if (const auto* s = std::get_if<compiler::GenericStep>(&step.body); s && call.op) bind_op(call, *s);
+  if (const auto* s = std::get_if<compiler::CopyStep>(&step.body)) bind_copy(call, *s);
 }
 
 void CallFrame::bind_embedding(StepCall& call, const compiler::EmbeddingStep& step) {
@@ -445,7 +446,7 @@ void CallFrame::cut(Phase& phase) {
       scratch = call.op ? call.op_cut.scratch_bytes : 0;
       break;
     case PhaseKind::kCopy:
-      phase.chunks = 1;
+      phase.chunks = call.copy.cut.chunks();
       break;
   }
   if (phase.kind != PhaseKind::kLinear && phase.kind != PhaseKind::kAttention &&

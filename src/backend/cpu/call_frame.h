@@ -8,6 +8,8 @@
 #include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/executable.h"
+#include "backend/cpu/move.h"
+#include "backend/cpu/ops/op_arguments.h"
 #include "backend/cpu/ops/op_kernel.h"
 #include "backend/cpu/row_kernels.h"
 #include "coreai/base/thread_pool.h"
@@ -75,6 +77,13 @@ class CallFrame final : public StepProgram {
     float* out = nullptr;  // embedding
     EwProgram program;
     EwBinding binding;
+    // A copy within one element type.
+    struct {
+      Move move;
+      const std::byte* in = nullptr;
+      std::byte* out = nullptr;
+      ItemCut cut;
+    } copy;
     // A generic step with a kernel of its own, and its arrays.
     std::unique_ptr<OpKernel> op;
     std::vector<OpArray> op_in, op_out;
@@ -99,12 +108,15 @@ class CallFrame final : public StepProgram {
   void bind_heads(StepCall& call, const compiler::HeadsStep& step);
   void bind_attention(StepCall& call, const compiler::AttentionStep& step);
   void bind_elementwise(StepCall& call, const compiler::ElementwiseStep& step);
+  void bind_copy(StepCall& call, const compiler::CopyStep& step);
   void bind_op(StepCall& call, const compiler::GenericStep& step);
   void cut(Phase& phase);
 
   void embed(const StepCall& call, const compiler::EmbeddingStep& step, std::int64_t begin, std::int64_t end,
              float* out, std::int64_t stride) const;
-  void copy(const compiler::CopyStep& step, const StepCall& call);
+  struct CopyAxes;
+  CopyAxes copy_axes(const StepCall& call, const compiler::CopyStep& step) const;
+  void copy(const compiler::CopyStep& step, const StepCall& call, int chunk);
   void generic(const compiler::GenericStep& step);
   Shape shape_of(const compiler::GenericOperand& operand) const;
   NDArray host_array(const compiler::GenericOperand& operand) const;

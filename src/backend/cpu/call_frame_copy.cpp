@@ -12,20 +12,10 @@ namespace {
 
 using compiler::CopyStep;
 
-// One run of `count` elements with strides, converting between dtypes through f32.
-void copy_run(const RowKernels& kernels, DType from, const std::byte* in, std::int64_t in_stride, DType to,
-              std::byte* out, std::int64_t out_stride, std::int64_t count) {
+// One run of `count` elements with strides, converted through f32.
+void convert_run(const RowKernels& kernels, DType from, const std::byte* in, std::int64_t in_stride, DType to,
+                 std::byte* out, std::int64_t out_stride, std::int64_t count) {
   const std::int64_t in_width = dtype_bits(from) / 8, out_width = dtype_bits(to) / 8;
-  if (from == to) {
-    if (in_stride == 1 && out_stride == 1) {
-      std::memcpy(out, in, static_cast<std::size_t>(count * in_width));
-      return;
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::memcpy(out + i * out_stride * out_width, in + i * in_stride * in_width, static_cast<std::size_t>(in_width));
-    }
-    return;
-  }
   float block[256];
   for (std::int64_t done = 0; done < count; done += 256) {
     const std::int64_t n = std::min<std::int64_t>(256, count - done);
@@ -45,43 +35,75 @@ void copy_run(const RowKernels& kernels, DType from, const std::byte* in, std::i
 
 }  // namespace
 
-void CallFrame::copy(const CopyStep& step, const StepCall& call) {
-  const auto& plan = executable_.plan;
-  const DType from = plan.buffers[static_cast<std::size_t>(step.in.buffer)].dtype;
-  const DType to = plan.buffers[static_cast<std::size_t>(step.out.buffer)].dtype;
-  const std::int64_t in_width = dtype_bits(from) / 8, out_width = dtype_bits(to) / 8;
-  const std::byte* in = address(step.in.buffer) + value(step.in.offset) * in_width;
-  std::byte* out = address(step.out.buffer) + value(step.out.offset) * out_width;
-  const std::size_t rank = step.in.extents.size();
+struct CallFrame::CopyAxes {
   // On the stack: a decode step allocates nothing. The scheduler plans no copy of a higher rank.
-  constexpr std::size_t kMaxRank = 16;
-  COREAI_INVARIANT(rank <= kMaxRank);
-  std::array<std::int64_t, kMaxRank> extents, in_strides, out_strides, index;
-  extents.fill(1), in_strides.fill(1), out_strides.fill(1), index.fill(0);
-  for (std::size_t i = 0; i < rank; ++i) {
-    extents[i] = value(step.in.extents[i]);
-    in_strides[i] = value(step.in.strides[i]);
-    out_strides[i] = value(step.out.strides[i]);
+  static constexpr std::size_t kMaxRank = Move::kMaxRank;
+  DType from, to;
+  const std::byte* in;
+  std::byte* out;
+  std::size_t rank;
+  std::array<std::int64_t, kMaxRank> extents, in_strides, out_strides;
+};
+
+CallFrame::CopyAxes CallFrame::copy_axes(const StepCall& call, const CopyStep& step) const {
+  const auto& plan = executable_.plan;
+  CopyAxes a;
+  a.from = plan.buffers[static_cast<std::size_t>(step.in.buffer)].dtype;
+  a.to = plan.buffers[static_cast<std::size_t>(step.out.buffer)].dtype;
+  const std::int64_t in_width = dtype_bits(a.from) / 8, out_width = dtype_bits(a.to) / 8;
+  a.in = address(step.in.buffer) + value(step.in.offset) * in_width;
+  a.out = address(step.out.buffer) + value(step.out.offset) * out_width;
+  a.rank = step.in.extents.size();
+  COREAI_INVARIANT(a.rank <= CopyAxes::kMaxRank);
+  a.extents.fill(1), a.in_strides.fill(1), a.out_strides.fill(1);
+  for (std::size_t i = 0; i < a.rank; ++i) {
+    a.extents[i] = value(step.in.extents[i]);
+    a.in_strides[i] = value(step.in.strides[i]);
+    a.out_strides[i] = value(step.out.strides[i]);
   }
   if (to_output(step.out.buffer)) {
     // Only the rows that are wanted; the output holds just those.
     const int axis = plan.output_row_axis[plan.buffers[static_cast<std::size_t>(step.out.buffer)].index];
     if (axis >= 0 && call.row_begin > 0) {
-      in += call.row_begin * in_strides[static_cast<std::size_t>(axis)] * in_width;
-      extents[static_cast<std::size_t>(axis)] = call.rows;
+      a.in += call.row_begin * a.in_strides[static_cast<std::size_t>(axis)] * in_width;
+      a.extents[static_cast<std::size_t>(axis)] = call.rows;
     }
   }
+  return a;
+}
+
+void CallFrame::bind_copy(StepCall& call, const CopyStep& step) {
+  const CopyAxes a = copy_axes(call, step);
+  call.copy = {};
+  call.copy.cut = {1, 1};
+  if (a.from != a.to) return;
+  call.copy.move = Move(dtype_bits(a.from) / 8);
+  for (std::size_t i = 0; i < a.rank; ++i) call.copy.move.add_axis(a.extents[i], a.in_strides[i], a.out_strides[i]);
+  call.copy.move.finish();
+  call.copy.in = a.in, call.copy.out = a.out;
+  call.copy.cut = cut_items(call.copy.move.items(), call.copy.move.item_elements(), executable_.threads);
+}
+
+void CallFrame::copy(const CopyStep& step, const StepCall& call, int chunk) {
+  if (call.copy.in) {
+    const ItemCut& cut = call.copy.cut;
+    for (std::int64_t i = cut.begin(chunk); i < cut.end(chunk); ++i) call.copy.move.run(call.copy.in, call.copy.out, i);
+    return;
+  }
+  const CopyAxes a = copy_axes(call, step);
+  const std::int64_t in_width = dtype_bits(a.from) / 8, out_width = dtype_bits(a.to) / 8;
+  std::array<std::int64_t, CopyAxes::kMaxRank> index{};
   const RowKernels& kernels = row_kernels(executable_.isa);
-  if (std::any_of(extents.begin(), extents.end(), [](std::int64_t e) { return e <= 0; })) return;
-  const std::size_t inner = rank == 0 ? 0 : rank - 1;
+  if (std::any_of(a.extents.begin(), a.extents.end(), [](std::int64_t e) { return e <= 0; })) return;
+  const std::size_t inner = a.rank == 0 ? 0 : a.rank - 1;
   while (true) {
     std::int64_t from_offset = 0, to_offset = 0;
     for (std::size_t i = 0; i < inner; ++i)
-      from_offset += index[i] * in_strides[i], to_offset += index[i] * out_strides[i];
-    copy_run(kernels, from, in + from_offset * in_width, in_strides[inner], to, out + to_offset * out_width,
-             out_strides[inner], extents[inner]);
+      from_offset += index[i] * a.in_strides[i], to_offset += index[i] * a.out_strides[i];
+    convert_run(kernels, a.from, a.in + from_offset * in_width, a.in_strides[inner], a.to,
+                a.out + to_offset * out_width, a.out_strides[inner], a.extents[inner]);
     std::size_t axis = inner;
-    while (axis > 0 && ++index[axis - 1] == extents[axis - 1]) index[--axis] = 0;
+    while (axis > 0 && ++index[axis - 1] == a.extents[axis - 1]) index[--axis] = 0;
     if (axis == 0) return;
   }
 }

@@ -109,7 +109,7 @@ void CallFrame::compute(int step_index, int chunk, const Worker& worker) {
                 scratch, r.heads * call.attention.value_dim, call.attention.value_dim);
     }
     case PhaseKind::kCopy:
-      return copy(std::get<compiler::CopyStep>(step.body), call);
+      return copy(std::get<compiler::CopyStep>(step.body), call, chunk);
     case PhaseKind::kElementwise:
       return elementwise_kernel(executable_.isa)(call.program, call.binding, begin,
                                                  std::min(begin + phase.per_chunk, ew_units(call.binding)));
