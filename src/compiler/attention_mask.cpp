@@ -1,6 +1,7 @@
 #include "compiler/attention_mask.h"
 
 #include <algorithm>
+#include <map>
 
 #include "compiler/matchers.h"
 #include "compiler/passes.h"
@@ -153,7 +154,14 @@ class MaskReader {
     return std::nullopt;
   }
 
+  // Both are remembered: a chain that reads each value twice would else take exponential time.
   std::optional<Distances> distances(ValueId id, int depth) {
+    const auto known = distances_.find(id);
+    if (known != distances_.end()) return known->second;
+    return distances_[id] = distances_of(id, depth);
+  }
+
+  std::optional<Distances> distances_of(ValueId id, int depth) {
     const Node* p = g_.producer(id);
     if (!p || p->kind != NodeKind::kOp || g_.value(id).dtype != DType::kI1 || depth > kMaxDepth) return std::nullopt;
     const Node node = *p;
@@ -235,6 +243,12 @@ class MaskReader {
   }
 
   std::optional<Index> index(ValueId id, int depth) {
+    const auto known = indices_.find(id);
+    if (known != indices_.end()) return known->second;
+    return indices_[id] = checked_index(id, depth);
+  }
+
+  std::optional<Index> checked_index(ValueId id, int depth) {
     const Value& v = g_.value(id);
     if (!exact_index(v.dtype) || depth > kMaxDepth) return std::nullopt;
     auto out = index_of(id, depth);
@@ -323,6 +337,8 @@ class MaskReader {
   Graph& g_;
   const Expr queries_, keys_;
   std::vector<std::size_t> ordinals_;
+  std::map<ValueId, std::optional<Distances>> distances_;
+  std::map<ValueId, std::optional<Index>> indices_;
 };
 
 }  // namespace

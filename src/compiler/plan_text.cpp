@@ -39,6 +39,10 @@ class Costs {
     return total_rows ? all / total_rows * w.rows : 0;
   }
 
+  std::int64_t state_bytes(int state) const {  // of an element
+    return static_cast<std::int64_t>(dtype_bits(plan_.states[static_cast<std::size_t>(state)].dtype)) / 8;
+  }
+
   void add(Cost& c, const EmbeddingStep& s, std::int64_t rows) const {
     const WeightSource& w = plan_.weights[static_cast<std::size_t>(s.weight)][0];
     c.weight_bytes = w.rows ? bytes(w) / w.rows * rows : 0;
@@ -67,12 +71,13 @@ class Costs {
   void add(Cost& c, const HeadsStep& s, std::int64_t rows) const {
     for (const HeadTask& t : s.tasks) {
       c.read_bytes += rows * t.in.width * 4;
-      c.written_bytes += rows * t.heads * t.head_dim * (t.state < 0 ? 4 : 2);
+      c.written_bytes += rows * t.heads * t.head_dim * (t.state < 0 ? 4 : state_bytes(t.state));
     }
   }
   void add(Cost& c, const AttentionStep& s, std::int64_t rows) const {
     const std::int64_t length = s.window > 0 ? std::min(value(s.length), s.window + rows) : value(s.length);
-    c.read_bytes = rows * s.query.width * 4 + 2 * length * s.kv_heads * s.head_dim * 2;
+    const std::int64_t bytes = state_bytes(s.key_state) + state_bytes(s.value_state);
+    c.read_bytes = rows * s.query.width * 4 + length * s.kv_heads * s.head_dim * bytes;
     c.written_bytes = rows * s.out.width * 4;
     c.multiply_adds = 2 * rows * s.heads * s.head_dim * length;
   }

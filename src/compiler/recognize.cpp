@@ -113,6 +113,7 @@ std::optional<LastAxisSlice> last_axis_slice(Graph& g, ValueId id) {
   const Node node = *g.producer(id);
   const auto& in = g.value(node.inputs[0]).shape;
   const auto& out = g.value(id).shape;
+  if (in.empty()) return std::nullopt;
   for (std::size_t i = 0; i + 1 < in.size(); ++i) {
     if (in[i] != out[i]) return std::nullopt;
   }

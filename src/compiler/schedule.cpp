@@ -31,7 +31,8 @@ class Scheduler {
     emit_outputs();
     plan_.states.resize(g_.state_initial.size());
     for (std::size_t i = 0; i < plan_.states.size(); ++i)
-      plan_.states[i] = {i, keys_.contains(static_cast<int>(i)), values_.contains(static_cast<int>(i))};
+      plan_.states[i] = {i, keys_.contains(static_cast<int>(i)), values_.contains(static_cast<int>(i)),
+                         g_.value(g_.state_initial[i]).dtype};
     plan_.exprs = std::move(g_.exprs);
     plan_.guards = std::move(g_.guards);
     plan_.increasing = std::move(g_.increasing);

@@ -186,9 +186,10 @@ void form_heads(Graph& g, NodeId attention_id) {
   g.node(attention_id).inputs[0] = rotated;
 }
 
-}  // namespace
+// Programs move what they read of a state a few times; a longer chain is none of theirs.
+constexpr int kMaxMovements = 64;
 
-std::optional<StateSlice> trace_state(Graph& g, ValueId id) {
+std::optional<StateSlice> trace_state(Graph& g, ValueId id, int movements) {
   id = strip_casts(g, id);
   if (g.value(id).state >= 0) {
     StateSlice out;
@@ -199,12 +200,12 @@ std::optional<StateSlice> trace_state(Graph& g, ValueId id) {
     return out;
   }
   const Node* p = g.producer(id);
-  if (!p || p->kind != NodeKind::kOp) return std::nullopt;
+  if (!p || p->kind != NodeKind::kOp || movements == kMaxMovements) return std::nullopt;
   const Node node = *p;
   const bool moves =
       node.code == OpCode::kExpandDims || node.code == OpCode::kShrinkDims || node.code == OpCode::kReshape;
   if (!moves && node.code != OpCode::kSlice) return std::nullopt;
-  auto out = trace_state(g, node.inputs[0]);
+  auto out = trace_state(g, node.inputs[0], movements + 1);
   if (!out) return std::nullopt;
   if (moves) return only_moves_unit_axes(g, node.inputs[0], id) ? out : std::nullopt;
   // Axes of the value that are wide belong, in order, to the wide axes of the state's part.
@@ -219,6 +220,12 @@ std::optional<StateSlice> trace_state(Graph& g, ValueId id) {
     return out;
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<StateSlice> trace_state(Graph& graph, ValueId value) {
+  return trace_state(graph, value, 0);
 }
 
 void form_states(Graph& g) {

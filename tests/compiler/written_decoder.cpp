@@ -237,6 +237,9 @@ class Author {
       return of_positions(ops_.slice(positions_, ops_.zeros(2), end, Shape{1, kDynamic}));
     }
     V later = ops_.greater(keys, queries);
+    if (is("mask of a long chain")) {
+      for (int i = 0; i < 50; ++i) later = ops_.binary(OpCode::kBroadcastingLogicalAnd, later, later);
+    }
     if (is("mask of the past")) return ops_.greater(queries, keys);
     if (is("mask of the diagonal too")) return at_least(keys, queries);
     if (is("mask one too late")) return ops_.greater(keys, ops_.add(queries, builder_.scalar_i32(1)));

@@ -181,6 +181,7 @@ struct Step {
 struct StateSpec {
   std::size_t index = 0;
   bool is_key = false, is_value = false;  // layout role; neither = untouched by the plan
+  DType dtype = DType::kF16;
 };
 
 struct Plan {
