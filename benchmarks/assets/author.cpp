@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <random>
 
 #include "coreai/asset/asset.h"
@@ -18,10 +19,18 @@ using namespace coreai;
 using ir::OpCode;
 using V = ir::Value*;
 
+// Extents of a call to attention: graphs must be written before the function that calls them.
+struct AttentionShape {
+  std::int64_t heads, rows, keys, dim;
+  auto operator<=>(const AttentionShape&) const = default;
+};
+
 class Author {
  public:
-  Author(std::string name, std::vector<std::pair<std::string, Shape>> inputs, const Shape& output)
+  Author(std::string name, std::vector<std::pair<std::string, Shape>> inputs, const Shape& output,
+         const std::vector<AttentionShape>& attentions)
       : name_(std::move(name)), builder_(module_), ops_(builder_) {
+    for (const AttentionShape& a : attentions) declare_attention(a);
     ir::GraphSpec spec;
     spec.name = "main";
     for (const auto& [input, shape] : inputs) {
@@ -99,15 +108,43 @@ class Author {
     const Shape& s = x->type->shape();
     return ops_.transpose(reshape(x, Shape{1, s[1], heads, s[2] / heads}), {0, 2, 1, 3});
   }
+  V scores_of(V q, V k) {
+    V scaled = ops_.mul(q, scalar(1.0 / std::sqrt(static_cast<double>(last(q)))));
+    return ops_.matmul(scaled, ops_.transpose(k, {0, 1, 3, 2}));
+  }
+  void declare_attention(const AttentionShape& a) {
+    ir::Context& context = builder_.context();
+    const ir::TypeRef query = context.tensor_type(DType::kF32, Shape{1, a.heads, a.rows, a.dim}),
+                      key = context.tensor_type(DType::kF32, Shape{1, a.heads, a.keys, a.dim});
+    ir::GraphSpec spec;
+    spec.name = fmt::format("sdpa_{}_{}_{}_{}", a.heads, a.rows, a.keys, a.dim);
+    spec.inputs = {{"query", query, ""}, {"key", key, ""}, {"value", key, ""}};
+    spec.outputs = {{"output", query, ""}};
+    spec.is_private = spec.no_inline = true;
+    spec.composite = ir::CompositeDecl{"scaled_dot_product_attention",
+                                       {"query", "key", "value"},
+                                       {"output"},
+                                       {{"is_causal", context.bool_attr(false)},
+                                        {"version", context.integer_attr(1)},
+                                        {"window_size", context.integer_attr(0)}}};
+    const auto graph = attentions_.emplace(a, builder_.begin_graph(spec)).first->second;
+    const auto& x = graph.body().arguments;
+    builder_.end_graph({ops_.matmul(ops_.softmax_last(scores_of(x[0], x[1])), x[2])});
+  }
+
   // Full attention of [1, rows, width] over [1, keys, width]; `mask` is added to the scores.
   V attention(V query, V source, std::int64_t heads, V mask = nullptr) {
     const std::int64_t rows = query->type->shape()[1], width = last(query);
     V q = split_heads(linear(query, width), heads), k = split_heads(linear(source, width, false), heads),
       v = split_heads(linear(source, width), heads);
-    V scaled = ops_.mul(q, scalar(1.0 / std::sqrt(static_cast<double>(width / heads))));
-    V scores = ops_.matmul(scaled, ops_.transpose(k, {0, 1, 3, 2}));
-    if (mask) scores = ops_.add(scores, mask);
-    V mixed = ops_.matmul(ops_.softmax_last(scores), v);
+    V mixed = nullptr;
+    if (mask) {
+      V scores = ops_.add(scores_of(q, k), mask);
+      mixed = ops_.matmul(ops_.softmax_last(scores), v);
+    } else {
+      const AttentionShape shape{heads, rows, source->type->shape()[1], width / heads};
+      mixed = builder_.invoke(attentions_.at(shape), {q, k, v})[0];
+    }
     return linear(reshape(ops_.transpose(mixed, {0, 2, 1, 3}), Shape{1, rows, width}), width);
   }
   V encoder_layer(V x, std::int64_t heads, std::int64_t ffn) {
@@ -157,12 +194,13 @@ class Author {
   std::mt19937 random_{11};
   std::vector<std::pair<std::string, NDArray>> inputs_;
   std::vector<V> arguments_;
+  std::map<AttentionShape, ir::Graph> attentions_;
 };
 
 // 4 layers of 1,024, 128 tokens, causal, gated.
 void decoder(const std::filesystem::path& directory) {
   const std::int64_t rows = 128, width = 1024;
-  Author a("decoder", {{"x", Shape{1, rows, width}}}, Shape{1, rows, width});
+  Author a("decoder", {{"x", Shape{1, rows, width}}}, Shape{1, rows, width}, {});
   NDArray mask(DType::kF32, Shape{1, 1, rows, rows});
   for (std::int64_t q = 0; q < rows; ++q)
     for (std::int64_t k = q + 1; k < rows; ++k)
@@ -182,7 +220,7 @@ void decoder(const std::filesystem::path& directory) {
 // ViT-S/16, 6 of its 12 layers.
 void vit(const std::filesystem::path& directory) {
   const std::int64_t width = 384, patches = 14 * 14;
-  Author a("vit", {{"x", Shape{1, 3, 224, 224}}}, Shape{1, patches, width});
+  Author a("vit", {{"x", Shape{1, 3, 224, 224}}}, Shape{1, patches, width}, {{6, patches, patches, 64}});
   V x = a.conv(a.input(0), width, 16, 16, 16, 16, 0, 0);
   x = a.ops().transpose(a.reshape(x, Shape{1, width, patches}), {0, 2, 1});
   x = a.ops().add(x, a.weight(Shape{1, patches, width}, 0.1));
@@ -194,7 +232,7 @@ void vit(const std::filesystem::path& directory) {
 void unet(const std::filesystem::path& directory) {
   const std::int64_t channels = 320, side = 32;
   Author a("unet", {{"x", Shape{1, channels, side, side}}, {"context", Shape{1, 77, channels}}},
-           Shape{1, channels, side, side});
+           Shape{1, channels, side, side}, {{8, side * side, side * side, 40}, {8, side * side, 77, 40}});
   V x = a.input(0);
   V y = a.conv(a.silu(a.group_norm(x, 32)), channels, 3, 3, 1, 1, 1, 1);
   x = a.ops().add(x, a.conv(a.silu(a.group_norm(y, 32)), channels, 3, 3, 1, 1, 1, 1));
@@ -211,7 +249,7 @@ void unet(const std::filesystem::path& directory) {
 // Whisper tiny's encoder, its 1,500 positions.
 void whisper(const std::filesystem::path& directory) {
   const std::int64_t width = 384, positions = 1500;
-  Author a("whisper", {{"x", Shape{1, 80, 1, 3000}}}, Shape{1, positions, width});
+  Author a("whisper", {{"x", Shape{1, 80, 1, 3000}}}, Shape{1, positions, width}, {{6, positions, positions, 64}});
   V x = a.gelu(a.conv(a.input(0), width, 1, 3, 1, 1, 0, 1));
   x = a.gelu(a.conv(x, width, 1, 3, 1, 2, 0, 1));
   x = a.ops().transpose(a.reshape(x, Shape{1, width, positions}), {0, 2, 1});

@@ -63,6 +63,7 @@ struct AttentionParams {
   float scale = 0;
   bool causal = false;
   std::int64_t window = 0;
+  bool of_states = true;  // else keys [b, kv, s, d] and values [b, kv, s, e] are plain values
 };
 
 // y = x W^T, once per weight; inputs: x [, residual]. Outputs: one per weight, or one for a gated pair.

@@ -51,6 +51,11 @@ void limit_rows(Plan& plan) {
     }
     step.last_rows = limited;
     any = any || limited;
+    if (const auto* attention = std::get_if<AttentionStep>(&step.body); attention && attention->keys) {
+      // A query's row sees the keys of every row.
+      needed_whole[static_cast<std::size_t>(attention->keys->buffer)] = true;
+      needed_whole[static_cast<std::size_t>(attention->values->buffer)] = true;
+    }
     if (limited) continue;
     for (int r : b.reads) needed_whole[static_cast<std::size_t>(r)] = true;
   }

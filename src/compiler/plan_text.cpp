@@ -76,10 +76,12 @@ class Costs {
   }
   void add(Cost& c, const AttentionStep& s, std::int64_t rows) const {
     const std::int64_t length = s.window > 0 ? std::min(value(s.length), s.window + rows) : value(s.length);
-    const std::int64_t bytes = state_bytes(s.key_state) + state_bytes(s.value_state);
-    c.read_bytes = rows * s.query.width * 4 + length * s.kv_heads * s.head_dim * bytes;
+    const std::int64_t key_bytes = s.keys ? 4 : state_bytes(s.key_state);
+    const std::int64_t value_bytes = s.values ? 4 : state_bytes(s.value_state);
+    c.read_bytes =
+        rows * s.query.width * 4 + length * s.kv_heads * (s.head_dim * key_bytes + s.value_dim * value_bytes);
     c.written_bytes = rows * s.out.width * 4;
-    c.multiply_adds = 2 * rows * s.heads * s.head_dim * length;
+    c.multiply_adds = rows * s.heads * (s.head_dim + s.value_dim) * length;
   }
   void add(Cost& c, const CopyStep& s, std::int64_t) const {
     std::int64_t n = 1;
@@ -146,8 +148,8 @@ std::string detail(const Step& step) {
   if (const auto* s = std::get_if<NormStep>(&step.body))
     return fmt::format("{}{}", s->in.width, s->residual ? " + residual" : "");
   if (const auto* s = std::get_if<AttentionStep>(&step.body)) {
-    return fmt::format("layer {}, {}/{} heads of {}{}", s->layer, s->heads, s->kv_heads, s->head_dim,
-                       s->window ? fmt::format(", window {}", s->window) : "");
+    return fmt::format("{}{}/{} heads of {}{}", s->keys ? "" : fmt::format("layer {}, ", s->layer), s->heads,
+                       s->kv_heads, s->head_dim, s->window ? fmt::format(", window {}", s->window) : "");
   }
   if (const auto* s = std::get_if<HeadsStep>(&step.body)) {
     std::string text;

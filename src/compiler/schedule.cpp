@@ -15,6 +15,9 @@ namespace {
 
 using ir::OpCode;
 
+// Of attention over plain values.
+constexpr std::int64_t kMaxBatch = 16, kMaxHeadDim = 512;
+
 class Scheduler {
  public:
   Scheduler(Graph graph, const ScheduleOptions& options) : g_(std::move(graph)), options_(options) {}
@@ -322,9 +325,8 @@ class Scheduler {
   }
 
   // Heads of a projection as rows: [1, h, q, d] whose heads follow each other within a row.
-  Rows head_rows(ValueId v, std::int64_t first_head, std::int64_t head_dim, std::int64_t heads) {
+  Rows head_rows(View at, std::int64_t first_head, std::int64_t head_dim, std::int64_t heads) {
     ExprPool& x = g_.exprs;
-    View at = view(v);
     const auto fits = [&](const View& w) {
       return w.extents.size() == 4 && x.is_constant(w.strides[3], 1) && x.as_constant(w.strides[2]) &&
              (x.is_constant(w.extents[1], 1) || x.is_constant(w.strides[1], head_dim)) &&
@@ -358,7 +360,7 @@ class Scheduler {
         task.rope_table = rope_table(node.inputs[*t.positions], t.rope, rows);
         task.rope_dims = 2 * static_cast<std::int64_t>(t.rope.inverse_frequencies.size());
       }
-      task.in = head_rows(node.inputs[t.input], t.first_head, t.head_dim, t.heads);
+      task.in = head_rows(view(node.inputs[t.input]), t.first_head, t.head_dim, t.heads);
       task.state = t.state;
       task.layer = t.layer;
       task.position = t.position;
@@ -387,8 +389,49 @@ class Scheduler {
     return {buffer, x.constant(0), width, width};
   }
 
+  // Attention over plain values, one step per batch.
+  void emit_plain_attention(const Node& node) {
+    const auto& p = std::get<AttentionParams>(node.params);
+    ExprPool& x = g_.exprs;
+    const auto &q = g_.value(node.inputs[0]).shape, &k = g_.value(node.inputs[1]).shape,
+               &v = g_.value(node.inputs[2]).shape;
+    const auto refuse = [&](const char* reason) { throw NotPlannable{reason, node.composite_symbol}; };
+    if (node.inputs.size() != 3 || q.size() != 4 || k.size() != 4 || v.size() != 4)
+      refuse("an attention of another form");
+    const auto batch = x.as_constant(q[0]), heads = x.as_constant(q[1]), kv_heads = x.as_constant(k[1]),
+               head_dim = x.as_constant(q[3]), value_dim = x.as_constant(v[3]);
+    const bool fits = batch && heads && kv_heads && head_dim && value_dim && *batch >= 1 && *batch <= kMaxBatch &&
+                      *kv_heads >= 1 && *heads % *kv_heads == 0 && *head_dim >= 1 && *head_dim <= kMaxHeadDim &&
+                      *value_dim >= 1 && *value_dim <= kMaxHeadDim;
+    if (!fits || k[0] != q[0] || v[0] != q[0] || v[1] != k[1] || k[3] != q[3] || v[2] != k[2])
+      refuse("an attention whose extents do not fit or are not known");
+    const Expr width = x.constant(*heads * *value_dim), each = x.mul(q[2], width);
+    View out = contiguous_view(x, new_buffer(Buffer::Kind::kArena, DType::kF32, x.mul(q[0], each)),
+                               g_.value(node.outputs[0]).shape);
+    out.strides = {each, x.constant(*value_dim), width, x.constant(1)};
+    const View whole_q = view(node.inputs[0]), whole_k = view(node.inputs[1]), whole_v = view(node.inputs[2]);
+    const auto part = [&](View of, std::int64_t b) {
+      of.offset = x.add(of.offset, x.mul(of.strides[0], x.constant(b)));
+      of.extents[0] = x.constant(1);
+      return of;
+    };
+    for (std::int64_t b = 0; b < *batch; ++b) {
+      AttentionStep step;
+      step.heads = *heads, step.kv_heads = *kv_heads, step.head_dim = *head_dim, step.value_dim = *value_dim;
+      step.query = head_rows(part(whole_q, b), 0, *head_dim, *heads);
+      step.keys = head_rows(part(whole_k, b), 0, *head_dim, *kv_heads);
+      step.values = head_rows(part(whole_v, b), 0, *value_dim, *kv_heads);
+      step.length = k[2];
+      step.scale = p.scale, step.causal = p.causal, step.window = p.window;
+      step.out = {out.buffer, x.mul(each, x.constant(b)), *heads * *value_dim, *heads * *value_dim};
+      add_step(std::move(step), "attention", q[2]);
+    }
+    views_[static_cast<std::size_t>(node.outputs[0])] = out;
+  }
+
   void emit_attention(const Node& node) {
     const auto& p = std::get<AttentionParams>(node.params);
+    if (!p.of_states) return emit_plain_attention(node);
     AttentionStep step;
     const auto key = trace_state(g_, node.inputs[1]), value = trace_state(g_, node.inputs[2]);
     if (!key || !value) throw NotPlannable{"an attention that reads no states"};
@@ -406,7 +449,7 @@ class Scheduler {
     }
     step.length = key->extent[3];
     step.kv_heads = *g_.exprs.as_constant(key->extent[2]);
-    step.head_dim = *g_.exprs.as_constant(key->extent[4]);
+    step.head_dim = step.value_dim = *g_.exprs.as_constant(key->extent[4]);
     const View q = view(node.inputs[0]);
     const Rows query = *as_head_rows(q);
     step.query = query;
@@ -599,6 +642,8 @@ StepBuffers buffers_of(const Step& step) {
           }
         } else if constexpr (std::is_same_v<T, AttentionStep>) {
           b.reads.push_back(s.query.buffer);
+          read(s.keys);
+          read(s.values);
           b.writes.push_back(s.out.buffer);
         } else if constexpr (std::is_same_v<T, CopyStep>) {
           b.reads.push_back(s.in.buffer);

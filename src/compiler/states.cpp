@@ -157,7 +157,11 @@ void add_store(Graph& g, Node& heads, HeadsParams& params, Node& store) {
 void form_heads(Graph& g, NodeId attention_id) {
   const Node attention = g.node(attention_id);
   const auto key = trace_state(g, attention.inputs[1]), value = trace_state(g, attention.inputs[2]);
-  if (!key || !value) refuse(attention, "keys and values do not come from states");
+  if (!key && !value) {
+    std::get<AttentionParams>(g.node(attention_id).params).of_states = false;
+    return;
+  }
+  if (!key || !value) refuse(attention, "of keys and values one comes from a state");
   Node heads;
   heads.kind = NodeKind::kHeads;
   heads.position = attention.position - 0.5;

@@ -126,7 +126,9 @@ struct AttentionStep {
   int key_state = -1, value_state = -1;
   std::int64_t layer = 0, value_layer = 0;
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  Expr length = 0;  // positions in the cache that are attended, the new ones included
+  std::optional<Rows> keys, values;  // instead of states: row r, head h at r * row_stride + h * dim
+  std::int64_t value_dim = 0;
+  Expr length = 0;  // positions that are attended, the new ones included
   float scale = 1;
   bool causal = true;
   std::int64_t window = 0;

@@ -313,15 +313,20 @@ void CallFrame::bind_attention(StepCall& call, const compiler::AttentionStep& st
   a.q_head_stride = step.head_dim;
   a.out = row_address(step.out, to_output(step.out.buffer) ? 0 : call.row_begin);
   a.out_row_stride = step.out.row_stride;
-  a.out_head_stride = step.head_dim;
-  a.keys = &states_[static_cast<std::size_t>(step.key_state)];
-  a.values = &states_[static_cast<std::size_t>(step.value_state)];
+  a.out_head_stride = step.value_dim;
+  if (step.keys) {
+    a.strided = {row_address(*step.keys, 0),   step.keys->row_stride,   step.head_dim,
+                 row_address(*step.values, 0), step.values->row_stride, step.value_dim};
+  } else {
+    a.keys = &states_[static_cast<std::size_t>(step.key_state)];
+    a.values = &states_[static_cast<std::size_t>(step.value_state)];
+  }
   a.layer = step.layer;
   a.queries = call.rows;
   a.heads = step.heads;
   a.kv_heads = step.kv_heads;
   a.head_dim = step.head_dim;
-  a.value_dim = step.head_dim;
+  a.value_dim = step.value_dim;
   a.length = value(step.length);
   a.scale = step.scale;
   a.causal = step.causal;
