@@ -1,0 +1,133 @@
+// Attention over plain values in plans: batches, other value widths, rows that depend on every key.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "coreai/ir/builder.h"
+#include "coreai/runtime/ai_model.h"
+
+namespace coreai {
+namespace {
+
+using ir::OpCode;
+using V = ir::Value*;
+
+struct Sizes {
+  std::int64_t batch, heads, queries, keys, dim, value_dim;  // queries may be kDynamic
+};
+
+// y = attention(q, k, v) with heads split and merged by transposes, as exporters write it; queries are rows of `x`.
+std::unique_ptr<ir::Module> program(const Sizes& s, DType dtype) {
+  auto module = std::make_unique<ir::Module>();
+  ir::Builder b(*module);
+  ir::Context& context = b.context();
+  const auto type = [&](std::vector<std::int64_t> dims) { return context.tensor_type(dtype, Shape(dims)); };
+  const std::vector<std::int64_t> q{s.batch, s.heads, s.queries, s.dim}, k{s.batch, s.heads, s.keys, s.dim},
+      v{s.batch, s.heads, s.keys, s.value_dim}, y{s.batch, s.heads, s.queries, s.value_dim};
+  ir::GraphSpec composite;
+  composite.name = "sdpa";
+  composite.inputs = {{"query", type(q), ""}, {"key", type(k), ""}, {"value", type(v), ""}};
+  composite.outputs = {{"output", type(y), ""}};
+  composite.is_private = composite.no_inline = true;
+  composite.composite = ir::CompositeDecl{"scaled_dot_product_attention",
+                                          {"query", "key", "value"},
+                                          {"output"},
+                                          {{"is_causal", context.bool_attr(false)},
+                                           {"version", context.integer_attr(1)},
+                                           {"window_size", context.integer_attr(0)}}};
+  const ir::Graph callee = b.begin_graph(composite);
+  {
+    const auto& x = callee.body().arguments;
+    NDArray scale(dtype, Shape{});
+    const double value = 1.0 / std::sqrt(static_cast<double>(s.dim));
+    write_from_f64(scale, std::span(&value, 1));
+    V scaled = b.op1(OpCode::kBroadcastingMul, {x[0], b.constant(scale)}, type(q));
+    V turned = b.op1(OpCode::kTranspose, {x[1], b.constant_u32({0, 1, 3, 2})}, type({s.batch, s.heads, s.dim, s.keys}));
+    V scores = b.op1(OpCode::kBroadcastingBatchMatmul, {scaled, turned}, type({s.batch, s.heads, s.queries, s.keys}));
+    V weights = b.op1(OpCode::kSoftmax, {scores, b.scalar_i32(3)}, scores->type);
+    b.end_graph({b.op1(OpCode::kBroadcastingBatchMatmul, {weights, x[2]}, type(y))});
+  }
+  ir::GraphSpec spec;
+  spec.name = "main";
+  spec.inputs = {{"q", type({s.batch, s.queries, s.heads, s.dim}), ""},
+                 {"k", type({s.batch, s.keys, s.heads, s.dim}), ""},
+                 {"v", type({s.batch, s.keys, s.heads, s.value_dim}), ""}};
+  spec.outputs = {{"y", type({s.batch, s.queries, s.heads, s.value_dim}), ""}};
+  const auto arguments = b.begin_graph(spec).body().arguments;
+  const auto turned = [&](V x, const std::vector<std::int64_t>& dims) {
+    return b.op1(OpCode::kTranspose, {x, b.constant_u32({0, 2, 1, 3})}, type(dims));
+  };
+  V mixed = b.invoke(callee, {turned(arguments[0], q), turned(arguments[1], k), turned(arguments[2], v)})[0];
+  b.end_graph({turned(mixed, {s.batch, s.queries, s.heads, s.value_dim})});
+  return module;
+}
+
+std::vector<double> run(const InferenceFunction& function, const NamedArrays& inputs, std::int64_t last_rows = -1) {
+  Invocation call = function.make_invocation();
+  for (std::size_t i = 0; i < inputs.size(); ++i) call.set_input(i, inputs[i].second);
+  call.set_last_rows(0, last_rows);
+  call.run();
+  std::vector<double> out(static_cast<std::size_t>(call.output(0).element_count()));
+  read_as_f64(call.output(0), out);
+  return out;
+}
+
+InferenceFunction load(const Sizes& sizes, DType dtype, Precision precision, int threads = 2) {
+  SpecializationOptions options;
+  options.precision = precision;
+  options.threads = threads;
+  options.use_cache = false;
+  return AIModel::from_module(program(sizes, dtype), options).load_function();
+}
+
+NamedArrays inputs_of(const Sizes& s, std::int64_t queries, DType dtype) {
+  std::mt19937 random(9);
+  NamedArrays out;
+  for (const auto& [name, shape] :
+       {std::pair{"q", Shape{s.batch, queries, s.heads, s.dim}}, std::pair{"k", Shape{s.batch, s.keys, s.heads, s.dim}},
+        std::pair{"v", Shape{s.batch, s.keys, s.heads, s.value_dim}}}) {
+    NDArray array(dtype, shape);
+    std::vector<double> values(static_cast<std::size_t>(shape.element_count()));
+    for (double& value : values) value = std::uniform_real_distribution<double>(-2, 2)(random);
+    write_from_f64(array, values);
+    out.emplace_back(name, array);
+  }
+  return out;
+}
+
+TEST(AttentionPlan, PlainValuesAgreeWithTheBody) {
+  for (const DType dtype : {DType::kF32, DType::kF16}) {
+    for (const Sizes& s : {Sizes{1, 4, 33, 300, 16, 16}, Sizes{2, 3, 10, 20, 40, 24}, Sizes{1, 1, 1, 1, 8, 8},
+                           Sizes{3, 2, 100, 7, 5, 9}}) {
+      SCOPED_TRACE(std::to_string(s.batch) + " " + std::to_string(s.queries) + std::string(dtype_name(dtype)));
+      const InferenceFunction faithful = load(s, dtype, Precision::kFaithful);
+      EXPECT_EQ(faithful.execution_kind(), "compiled");
+      const std::string plan = faithful.plan_text({}, false);
+      EXPECT_NE(plan.find("attention"), std::string::npos) << plan;
+      EXPECT_EQ(plan.find("softmax"), std::string::npos) << plan;
+      const NamedArrays inputs = inputs_of(s, s.queries, dtype);
+      const auto got = run(faithful, inputs), wanted = run(load(s, dtype, Precision::kStrict), inputs);
+      ASSERT_EQ(got.size(), wanted.size());
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], wanted[i], dtype == DType::kF32 ? 2e-6 : 4e-3) << i;
+      EXPECT_EQ(run(load(s, dtype, Precision::kFaithful, 3), inputs), got);
+    }
+  }
+}
+
+// The last rows of the result still see the keys of every row.
+TEST(AttentionPlan, LastRowsAreTheLastRows) {
+  const Sizes s{1, 2, kDynamic, 50, 16, 16};
+  const InferenceFunction function = load(s, DType::kF32, Precision::kFaithful);
+  const NamedArrays inputs = inputs_of(s, 21, DType::kF32);
+  const auto all = run(function, inputs);
+  for (const std::int64_t rows : {1, 5, 21}) {
+    const auto some = run(function, inputs, rows);
+    ASSERT_EQ(some.size(), all.size() / 21 * static_cast<std::size_t>(rows));
+    EXPECT_TRUE(std::equal(some.begin(), some.end(), all.end() - static_cast<std::ptrdiff_t>(some.size())));
+  }
+}
+
+}  // namespace
+}  // namespace coreai
