@@ -37,44 +37,61 @@ pub struct Merge {
 /// Merges by their pair: open addressing with linear probing, at most two thirds full.
 pub struct MergeTable {
     slots: Vec<Merge>,
+    /// Some bits of each slot's hash, or EMPTY. Most pairs of a text have no merge, which these few bytes tell.
+    tags: Vec<u8>,
     hasher: ahash::RandomState,
 }
+
+const EMPTY: u8 = 0;
 
 impl MergeTable {
     /// Of two merges of one pair the later counts.
     pub fn new(merges: &[Merge]) -> Self {
-        let empty = Merge { left: 0, right: 0, rank: NONE, id: 0 };
-        let slots = vec![empty; (merges.len() * 3 / 2 + 1).next_power_of_two()];
-        let mut table = Self { slots, hasher: ahash::RandomState::new() };
+        let size = (merges.len() * 3 / 2 + 1).next_power_of_two();
+        let slots = vec![Merge { left: 0, right: 0, rank: 0, id: 0 }; size];
+        let mut table = Self { slots, tags: vec![EMPTY; size], hasher: ahash::RandomState::new() };
         let mut hashes = Vec::with_capacity(BATCH);
         for batch in merges.chunks(BATCH) {
             hashes.extend(batch.iter().map(|merge| table.hash(merge.left, merge.right)));
             // Reads that do not wait for each other bring the slots into the processor's cache.
-            black_box(hashes.iter().fold(0, |sum, hash| sum ^ table.slots[hash & (table.slots.len() - 1)].rank));
+            let touch = |hash: &u64| table.slots[*hash as usize & (size - 1)].rank;
+            black_box(hashes.iter().fold(0, |sum, hash| sum ^ touch(hash)));
             for (merge, hash) in batch.iter().zip(hashes.drain(..)) {
                 let place = table.place(merge.left, merge.right, hash);
                 table.slots[place] = *merge;
+                table.tags[place] = Self::tag(hash);
             }
         }
         table
     }
 
     fn get(&self, left: u32, right: u32) -> Option<Merge> {
-        let slot = self.slots[self.place(left, right, self.hash(left, right))];
-        (slot.rank != NONE).then_some(slot)
+        let place = self.place(left, right, self.hash(left, right));
+        (self.tags[place] != EMPTY).then(|| self.slots[place])
     }
 
-    fn hash(&self, left: u32, right: u32) -> usize {
-        self.hasher.hash_one(u64::from(left) << 32 | u64::from(right)) as usize
+    fn hash(&self, left: u32, right: u32) -> u64 {
+        self.hasher.hash_one(u64::from(left) << 32 | u64::from(right))
     }
 
-    fn place(&self, left: u32, right: u32, hash: usize) -> usize {
+    fn tag(hash: u64) -> u8 {
+        (hash >> 56) as u8 | 1
+    }
+
+    /// The slot that holds this pair, or the empty one where it would be.
+    fn place(&self, left: u32, right: u32, hash: u64) -> usize {
         let mask = self.slots.len() - 1;
-        let mut place = hash & mask;
+        let mut place = hash as usize & mask;
         loop {
-            let slot = &self.slots[place];
-            if slot.rank == NONE || (slot.left == left && slot.right == right) {
+            let tag = self.tags[place];
+            if tag == EMPTY {
                 return place;
+            }
+            if tag == Self::tag(hash) {
+                let slot = &self.slots[place];
+                if slot.left == left && slot.right == right {
+                    return place;
+                }
             }
             place = (place + 1) & mask;
         }
@@ -174,12 +191,15 @@ impl Bpe {
 
     /// Applies the merge of the lowest rank, the leftmost first, as long as there is one.
     fn merge(&self, pieces: &mut Vec<Piece>) {
-        let mut queue: BinaryHeap<Reverse<(u32, u32, u32)>> = BinaryHeap::with_capacity(pieces.len());
+        // Rank and place in one number, which orders them; and the id.
         let found = |left: &Piece, right: &Piece, place: u32| {
-            self.merges.get(left.id, right.id).map(|merge| Reverse((merge.rank, place, merge.id)))
+            let merge = self.merges.get(left.id, right.id)?;
+            Some(Reverse((u64::from(merge.rank) << 32 | u64::from(place), merge.id)))
         };
-        queue.extend(pieces.windows(2).zip(0..).filter_map(|(pair, place)| found(&pair[0], &pair[1], place)));
-        while let Some(Reverse((_, place, id))) = queue.pop() {
+        let first = pieces.windows(2).zip(0..).filter_map(|(pair, place)| found(&pair[0], &pair[1], place));
+        let mut queue: BinaryHeap<Reverse<(u64, u32)>> = first.collect::<Vec<_>>().into();
+        while let Some(Reverse((order, id))) = queue.pop() {
+            let place = order as u32;
             let left = pieces[place as usize];
             if left.bytes == 0 || left.next == NONE {
                 continue;

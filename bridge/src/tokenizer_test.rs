@@ -159,7 +159,8 @@ fn the_fixture_is_the_crates() {
     let json = std::fs::read_to_string(path).expect("the fixture");
     let mut random = Random(7);
     let mut texts = texts(&mut random, 100);
-    texts.extend([include_str!("tokenizer.rs"), "Grüße 日本語 😀\n\n\t x", "<|im_start|>user\nhi<|im_end|>"].map(String::from));
+    let more = [include_str!("tokenizer.rs"), "Grüße 日本語 😀\n\n\t x", "<|im_start|>user\nhi<|im_end|>"];
+    texts.extend(more.map(String::from));
     assert_same(&json, &texts, &mut random);
     // The same file in one line, and with every character outside of ASCII escaped.
     let value: Value = serde_json::from_str(&json).expect("JSON");

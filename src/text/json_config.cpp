@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{1} << 30;
 constexpr int kMaxDepth = 64;
+// Says again what tokenizer.json says of its added tokens: thousands of objects in some configurations.
+constexpr std::string_view kUnused = "added_tokens_decoder";
 
 }  // namespace
 
@@ -39,13 +41,13 @@ std::optional<std::string> read_text(const std::filesystem::path& path) {
 }
 
 nlohmann::ordered_json parse_object(std::string_view json, std::string_view where) {
-  const auto limit_depth = [](int depth, nlohmann::ordered_json::parse_event_t, const nlohmann::ordered_json&) {
+  const auto filter = [](int depth, nlohmann::ordered_json::parse_event_t event, const nlohmann::ordered_json& key) {
     if (depth > kMaxDepth) throw std::length_error("nested too deeply");
-    return true;
+    return depth != 1 || event != nlohmann::ordered_json::parse_event_t::key || key != kUnused;
   };
   nlohmann::ordered_json value;
   try {
-    value = nlohmann::ordered_json::parse(json, limit_depth);
+    value = nlohmann::ordered_json::parse(json, filter);
   } catch (const nlohmann::ordered_json::parse_error& e) {
     throw MalformedError(fmt::format("the JSON does not parse: {}", e.what()), std::string(where), e.byte);
   } catch (const std::length_error& e) {

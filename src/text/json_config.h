@@ -17,7 +17,8 @@ inline constexpr std::string_view kGenerationConfigFile = "generation_config.jso
 
 // A whole file, or nothing when it does not exist. Throws IoError, and MalformedError beyond the limit of 1 GiB.
 std::optional<std::string> read_text(const std::filesystem::path& path);
-// A JSON object. Throws MalformedError that names `where` for anything else, and for one nested deeper than 64.
+// A JSON object without its member "added_tokens_decoder". Throws MalformedError that names `where` for anything else,
+// and for one nested deeper than 64.
 nlohmann::ordered_json parse_object(std::string_view json, std::string_view where);
 // The object in a file of a folder; an empty one when the file does not exist.
 nlohmann::ordered_json read_object(const std::filesystem::path& path);

@@ -1,8 +1,10 @@
 #include "coreai/text/tokenizer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -88,6 +90,20 @@ TEST(Tokenizer, GenerationConfigAndSpecialTokensMapBesideTheTokenizer) {
   EXPECT_THAT(tokenizer.end_ids(), ElementsAre(3, 2, 1));
   EXPECT_EQ(tokenizer.bos_id(), 1);
   EXPECT_EQ(tokenizer.special_token("eos_token"), "<end_of_turn>");
+}
+
+// Objects keep their members' order in a list, so a quadratic cost would show.
+TEST(Tokenizer, ManyAddedTokensInTheConfigCostLittle) {
+  std::string config = R"({"eos_token": "</s>", "added_tokens_decoder": {"0": {"content": "<unk>"})";
+  for (int id = 1; id < 100000; ++id) config += fmt::format(R"(, "{}": {{"content": "<{}>"}})", id, id);
+  config += R"(}, "bos_token": "<s>"})";
+  const auto start = std::chrono::steady_clock::now();
+  const auto tokenizer = Tokenizer::from_json(test::byte_fallback_tokenizer(), config);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_THAT(tokenizer.end_ids(), ElementsAre(2, 3));
+  EXPECT_EQ(tokenizer.bos_id(), 1);
+  const std::string deep = R"({"added_tokens_decoder": )" + std::string(100000, '[');
+  EXPECT_THROW(Tokenizer::from_json(test::byte_fallback_tokenizer(), deep), MalformedError);
 }
 
 TEST(Tokenizer, PostProcessorAddsTheBeginToken) {
