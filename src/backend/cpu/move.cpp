@@ -21,7 +21,40 @@ T read(const T* p) {
   return value;
 }
 
-// Squares of the size of a cache line: `in` runs along the rows of the result, which are written whole.
+// A square of the size of a cache line: lines of `in` become columns of `out`.
+template <typename T, std::int64_t kSide>
+void transpose_square(const T* in, std::int64_t in_column, T* out, std::int64_t out_row) {
+  T square[kSide][kSide];
+  for (std::int64_t j = 0; j < kSide; ++j) std::memcpy(square[j], in + j * in_column, sizeof square[j]);
+  for (std::int64_t i = 0; i < kSide; ++i) {
+    T line[kSide];
+    for (std::int64_t j = 0; j < kSide; ++j) line[j] = square[j][i];
+    std::memcpy(out + i * out_row, line, sizeof line);
+  }
+}
+
+// Four by four elements of 32 bits in registers.
+using Four = std::uint32_t __attribute__((vector_size(16)));
+template <>
+void transpose_square<std::uint32_t, 16>(const std::uint32_t* in, std::int64_t in_column, std::uint32_t* out,
+                                         std::int64_t out_row) {
+  for (std::int64_t i = 0; i < 16; i += 4) {
+    for (std::int64_t j = 0; j < 16; j += 4) {
+      Four a[4];
+      for (std::int64_t k = 0; k < 4; ++k) std::memcpy(&a[k], in + (j + k) * in_column + i, sizeof(Four));
+      const Four low0 = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);
+      const Four low1 = __builtin_shufflevector(a[2], a[3], 0, 4, 1, 5);
+      const Four high0 = __builtin_shufflevector(a[0], a[1], 2, 6, 3, 7);
+      const Four high1 = __builtin_shufflevector(a[2], a[3], 2, 6, 3, 7);
+      const Four rows[4] = {
+          __builtin_shufflevector(low0, low1, 0, 1, 4, 5), __builtin_shufflevector(low0, low1, 2, 3, 6, 7),
+          __builtin_shufflevector(high0, high1, 0, 1, 4, 5), __builtin_shufflevector(high0, high1, 2, 3, 6, 7)};
+      for (std::int64_t k = 0; k < 4; ++k) std::memcpy(out + (i + k) * out_row + j, &rows[k], sizeof(Four));
+    }
+  }
+}
+
+// `in` runs along the rows of the result, which are written in whole lines.
 template <typename T>
 void transpose(const T* in, std::int64_t in_column, T* out, std::int64_t out_row, std::int64_t rows,
                std::int64_t columns) {
@@ -33,13 +66,7 @@ void transpose(const T* in, std::int64_t in_column, T* out, std::int64_t out_row
       const T* from = in + c * in_column + r;
       T* to = out + r * out_row + c;
       if (width == kSide && height == kSide) {
-        T square[kSide][kSide];
-        for (std::int64_t j = 0; j < kSide; ++j) std::memcpy(square[j], from + j * in_column, sizeof square[j]);
-        for (std::int64_t i = 0; i < kSide; ++i) {
-          T line[kSide];
-          for (std::int64_t j = 0; j < kSide; ++j) line[j] = square[j][i];
-          std::memcpy(to + i * out_row, line, sizeof line);
-        }
+        transpose_square<T, kSide>(from, in_column, to, out_row);
         continue;
       }
       for (std::int64_t i = 0; i < height; ++i)
