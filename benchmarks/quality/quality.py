@@ -73,26 +73,52 @@ def log_softmax(x):
     return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
 
 
-def compare_text(name, runner, model, report, tokens):
+class Agreement:
+    """Of two sets of logits, block by block: equal best tokens, KL divergences in nats, the largest difference."""
+
+    def __init__(self):
+        self.agreed, self.divergences, self.largest = 0, [], 0.0
+
+    def add(self, expected, found):
+        self.agreed += int((found.argmax(axis=-1) == expected.argmax(axis=-1)).sum())
+        self.largest = max(self.largest, float(np.abs(found - expected).max()))
+        reference = log_softmax(expected)
+        self.divergences += list((np.exp(reference) * (reference - log_softmax(found))).sum(axis=-1))
+
+    def top1(self):
+        return self.agreed / len(self.divergences)
+
+    def mean_kl(self):
+        return float(np.mean(self.divergences))
+
+
+def report_floor(name, model, report, ids):
+    """What the rounding of an f16 cache alone costs: the float32 reference against itself with such a cache."""
+    floor = Agreement()
+    for (_, expected), (_, found) in zip(model.logit_blocks(ids), model.logit_blocks(ids, np.float16)):
+        floor.add(expected, found)
+    report.add(f"{name}.f16_cache_top1_agreement", floor.top1(), positions=len(ids))
+    report.add(f"{name}.f16_cache_mean_kl", floor.mean_kl(), positions=len(ids))
+
+
+def compare_text(name, runner, model, report, tokens, floor):
     ids = runner("--raw", "--prompt-file", str(HERE / "text.txt"), "--max-tokens", "0")["prompt_ids"][:tokens]
     if len(ids) < tokens:
         raise SystemExit(f"text.txt has only {len(ids)} tokens")
-    agreed, divergences, largest = 0, [], 0.0
+    agreement = Agreement()
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "logits.npy"
         runner.ids(ids, "--logits", str(path))
         ours = np.load(path, mmap_mode="r")
         for first, expected in model.logit_blocks(ids):
-            found = np.asarray(ours[first:first + len(expected)])
-            agreed += int((found.argmax(axis=-1) == expected.argmax(axis=-1)).sum())
-            largest = max(largest, float(np.abs(found - expected).max()))
-            reference = log_softmax(expected)
-            divergences += list((np.exp(reference) * (reference - log_softmax(found))).sum(axis=-1))
-    top1, mean = agreed / tokens, float(np.mean(divergences))
+            agreement.add(expected, np.asarray(ours[first:first + len(expected)]))
+    top1, mean = agreement.top1(), agreement.mean_kl()
     report.add(f"{name}.top1_agreement", top1, f">= {MIN_TOP1}", top1 >= MIN_TOP1, positions=tokens)
     report.add(f"{name}.mean_kl", mean, f"<= {MAX_MEAN_KL}", mean <= MAX_MEAN_KL, positions=tokens)
-    report.add(f"{name}.max_kl", float(np.max(divergences)))
-    report.add(f"{name}.max_logit_difference", largest)
+    report.add(f"{name}.max_kl", float(np.max(agreement.divergences)))
+    report.add(f"{name}.max_logit_difference", agreement.largest)
+    if floor:
+        report_floor(name, model, report, ids)
 
 
 def compare_prompts(name, runner, model, report, prompts):
@@ -151,7 +177,7 @@ def measure(args, name, report):
     model = reference_llm.Model(find_gguf(args, name))
     runner = Runner(args, bundle)
     prompts = json.loads((HERE / "prompts.json").read_text())
-    compare_text(name, runner, model, report, 256 if args.quick else TEXT_TOKENS)
+    compare_text(name, runner, model, report, 256 if args.quick else TEXT_TOKENS, args.floor)
     compare_prompts(name, runner, model, report, prompts[:4] if args.quick else prompts)
     if name == "smollm2":
         compare_recorded(name, runner, model, report, "smollm2_faithful.json", None)
@@ -167,6 +193,7 @@ def main():
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--smollm2-gguf")
     parser.add_argument("--gemma3-gguf")
+    parser.add_argument("--floor", action="store_true", help="also what an f16 cache alone costs the reference")
     parser.add_argument("--quick", action="store_true", help="256 tokens of text and 4 prompts")
     parser.add_argument("--json", help="also write all figures to this file")
     args = parser.parse_args()

@@ -133,10 +133,14 @@ def gelu_tanh(x):
 
 
 class Cache:
-    def __init__(self):
+    """Keys and values of one layer, kept in float32, or rounded to `dtype` as a cache of that type would keep them."""
+
+    def __init__(self, dtype=F32):
         self.keys = self.values = None
+        self.dtype = dtype
 
     def append(self, k, v):
+        k, v = k.astype(self.dtype).astype(F32), v.astype(self.dtype).astype(F32)
         self.keys = k if self.keys is None else np.concatenate([self.keys, k])
         self.values = v if self.values is None else np.concatenate([self.values, v])
         return self.keys, self.values
@@ -166,9 +170,9 @@ class Model:
     def logits(self, hidden):
         return hidden @ self.head.T
 
-    def logit_blocks(self, ids):
+    def logit_blocks(self, ids, cache_dtype=F32):
         """(first position, logits) of all positions, ROWS at a time."""
-        hidden = self.hidden(ids)
+        hidden = self.hidden(ids, [Cache(cache_dtype) for _ in self.layers])
         for first in range(0, len(ids), ROWS):
             yield first, self.logits(hidden[first:first + ROWS])
 
