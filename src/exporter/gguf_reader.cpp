@@ -265,8 +265,10 @@ class GgufParser {
       const std::uint64_t size = byte_size(tensor);
       const auto end = begin ? checked_add(*begin, size) : std::nullopt;
       if (!end || *end > bytes_.size())
-        fail(tensor, fmt::format("needs {} bytes from {} of the data section on, the file has {}", size, tensor.offset,
-                                 bytes_.size()));
+        fail(tensor,
+             fmt::format(
+                 "needs {} bytes from {} of the data section on, the file has {} in all: it is damaged or incomplete",
+                 size, tensor.offset, bytes_.size()));
       tensor.offset = *begin;
       tensor.bytes = bytes_.subspan(*begin, size);
     }

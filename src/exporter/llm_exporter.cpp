@@ -62,7 +62,7 @@ bool check_output(const fs::path& output, bool overwrite) {
   if (!fs::exists(fs::symlink_status(output, ignored))) return false;
   if (!overwrite)
     throw InvalidArgumentError("the output exists already", output.string(),
-                               "Choose another name, or allow overwriting");
+                               "Choose another name, or allow overwriting (--overwrite)");
   const bool replaceable = fs::is_directory(fs::symlink_status(output, ignored)) &&
                            (fs::exists(output / "metadata.json", ignored) || fs::is_empty(output, ignored));
   if (!replaceable)

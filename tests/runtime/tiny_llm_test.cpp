@@ -4,60 +4,23 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "coreai/base/error.h"
 #include "coreai/base/mapped_file.h"
 #include "coreai/base/npy.h"
 #include "coreai/runtime/ai_model.h"
+#include "runtime/sequence.h"
 
 namespace coreai {
 namespace {
+
+using testing_support::Sequence;
 
 const std::filesystem::path kFolder = std::filesystem::path(COREAI_FIXTURE_DIR) / "tiny_llm";
 
 struct Form {
   std::string name, asset;
   double tolerance;
-};
-
-// One sequence: the function with its states.
-class Sequence {
- public:
-  explicit Sequence(const InferenceFunction& function, std::int64_t capacity = 128)
-      : call_(function.make_invocation()) {
-    for (const ValueDescriptor& state : function.descriptor().states) {
-      Shape shape = state.shape;
-      for (std::size_t d = 0; d < shape.rank(); ++d) {
-        if (shape[d] == kDynamic) shape[d] = capacity;
-      }
-      states_.push_back(function.make_state(state.name, shape));
-    }
-    for (std::size_t i = 0; i < states_.size(); ++i) call_.set_state(i, states_[i]);
-  }
-
-  // Appends tokens; the logits of the last `rows` of them (-1: all), row by row.
-  std::vector<float> step(const std::vector<std::int32_t>& ids, std::int64_t rows = -1) {
-    length_ += ids.size();
-    std::vector<std::int32_t> positions(length_);
-    std::iota(positions.begin(), positions.end(), 0);
-    const auto row = [](const std::vector<std::int32_t>& values) {
-      return NDArray::from<std::int32_t>(DType::kSI32, {1, static_cast<std::int64_t>(values.size())}, values);
-    };
-    call_.set_input(0, row(ids));
-    call_.set_input(1, row(positions));
-    call_.set_last_rows(0, rows);
-    call_.run();
-    const NDArray& logits = call_.output(0);
-    std::vector<double> wide(static_cast<std::size_t>(logits.element_count()));
-    read_as_f64(logits, wide);
-    return {wide.begin(), wide.end()};
-  }
-
- private:
-  Invocation call_;
-  std::vector<State> states_;
-  std::size_t length_ = 0;
 };
 
 class TinyLlm : public testing::TestWithParam<Form> {

@@ -1,16 +1,14 @@
 // coreai-run as a user meets it: arrays in and out, replays, exit codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "coreai/base/npy.h"
+#include "tools/process.h"
 
 namespace coreai {
 namespace {
@@ -22,39 +20,23 @@ using testing::HasSubstr;
 const fs::path kFixtures = COREAI_FIXTURE_DIR;
 const std::string kAsset = (kFixtures / "tiny_llm/f32/tiny-llama-random-f32.aimodel").string();
 
-struct Result {
-  int code = -1;
-  std::string out, err;
-};
+using testing_support::slurp;
+using Result = testing_support::ProcessResult;
 
-std::string slurp(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-class CoreaiRun : public testing::Test {
+class CoreaiRun : public testing_support::ProcessTest {
  protected:
   void SetUp() override {
-    dir_ = fs::path(testing::TempDir()) / ("coreai_run_test_" + std::to_string(::getpid()));
-    fs::create_directories(dir_);
-    ::setenv("COREAI_CACHE_DIR", (dir_ / "cache").c_str(), 1);
+    ProcessTest::SetUp();
     write_npy(dir_ / "ids.npy", ints({1, 99, 105}));
     write_npy(dir_ / "positions.npy", ints({0, 1, 2}));
   }
-  void TearDown() override { fs::remove_all(dir_); }
 
   static NDArray ints(const std::vector<std::int32_t>& values) {
     return NDArray::from<std::int32_t>(DType::kSI32, {1, static_cast<std::int64_t>(values.size())}, values);
   }
-  Result run(const std::string& arguments) {
-    const std::string line = "cd '" + dir_.string() + "' && '" + COREAI_RUN + "' " + arguments + " > out 2> err";
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir_ / "out"), slurp(dir_ / "err")};
-  }
+  Result run(const std::string& arguments) { return shell(std::string("'") + COREAI_RUN + "' " + arguments); }
   // The names and sizes of tiny_llm's states, as options.
   static std::string states() { return " --state keyCache=zeros:2x1x2x32x16 --state valueCache=zeros:2x1x2x32x16"; }
-  fs::path dir_;
 };
 
 TEST_F(CoreaiRun, WritesOutputsAndStatesAndRecordsTheCall) {
@@ -139,9 +121,17 @@ TEST_F(CoreaiRun, ReplaysAndReportsFailures) {
 TEST_F(CoreaiRun, ExitCodesTellWhatWentWrong) {
   EXPECT_EQ(run("--check none.json").code, 2);
   EXPECT_EQ(run("--check ids.npy").code, 2);
+  // An asset that cannot be opened: no case was looked at, and one line says why.
+  const Result compiled = run("none.aimodel --check " + (kFixtures / "op_goldens/range.json").string());
+  EXPECT_EQ(compiled.code, 2);
+  EXPECT_EQ(compiled.out, "");
+  EXPECT_EQ(std::count(compiled.err.begin(), compiled.err.end(), '\n'), 1) << compiled.err;
   EXPECT_EQ(run("none.aimodel").code, 1);
   EXPECT_EQ(run("").code, 64);
-  EXPECT_EQ(run("--no-such-option").code, 64);
+  const Result unknown = run("--no-such-option");
+  EXPECT_EQ(unknown.code, 64);
+  EXPECT_THAT(unknown.err, HasSubstr("there is no option '--no-such-option'"));
+  EXPECT_THAT(run("").err, HasSubstr("coreai-run --help"));
   EXPECT_EQ(run("--check a.json --input x=y.npy").code, 64);
   EXPECT_EQ(run("--version").code, 0);
 
@@ -152,8 +142,11 @@ TEST_F(CoreaiRun, ExitCodesTellWhatWentWrong) {
   EXPECT_EQ(run(inputs + states() + " --input nobody=ids.npy").code, 1);
   EXPECT_EQ(run(inputs + " --state keyCache=zeros:2x1x2x-1x16").code, 1);
   EXPECT_EQ(run(kAsset + " --function nobody").code, 1);
-  EXPECT_EQ(run(inputs + states() + " --precision sloppy").code, 1);
-  EXPECT_EQ(run(kAsset + " --input input_ids" + states()).code, 1);
+  EXPECT_EQ(run(inputs + states() + " --precision sloppy").code, 64);
+  EXPECT_EQ(run(kAsset + " --input input_ids" + states()).code, 64);
+  const Result no_input = run(kAsset + states());
+  EXPECT_EQ(no_input.code, 1);
+  EXPECT_THAT(no_input.err, HasSubstr("Give --input input_ids=file.npy"));
 }
 
 }  // namespace

@@ -12,8 +12,9 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
+
+#include "tools/process.h"
 
 namespace coreai {
 namespace {
@@ -25,39 +26,20 @@ using testing::Not;
 
 const fs::path kFixtures = fs::path(COREAI_FIXTURE_DIR) / "tiny_llm";
 
-struct Result {
-  int code = -1;
-  std::string out, err;
-};
+using testing_support::slurp;
+using Result = testing_support::ProcessResult;
 
-std::string slurp(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-class LlmRunner : public testing::Test {
+// `$RUNNER` is the program.
+class LlmRunner : public testing_support::ProcessTest {
  protected:
   void SetUp() override {
-    dir_ = fs::path(testing::TempDir()) / ("llm_runner_test_" + std::to_string(::getpid()));
-    fs::create_directories(dir_);
-    ::setenv("COREAI_CACHE_DIR", (dir_ / "cache").c_str(), 1);
-  }
-  void TearDown() override { fs::remove_all(dir_); }
-
-  // Through the shell, so that redirections and pipes can be written; `$RUNNER` is the program.
-  Result shell(const std::string& command) {
+    ProcessTest::SetUp();
     ::setenv("RUNNER", LLM_RUNNER, 1);
-    const std::string line =
-        "{ " + command + "; } > '" + (dir_ / "out").string() + "' 2> '" + (dir_ / "err").string() + "'";
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir_ / "out"), slurp(dir_ / "err")};
   }
   Result run(const std::string& arguments, const std::string& variant = "q4", int threads = 1) {
     return shell("$RUNNER --model '" + (kFixtures / variant).string() + "' --threads " + std::to_string(threads) + " " +
                  arguments);
   }
-  fs::path dir_;
 };
 
 TEST_F(LlmRunner, TheAnswerIsAloneOnStdout) {
@@ -118,13 +100,15 @@ TEST_F(LlmRunner, TheSeedFixesASampledAnswer) {
 TEST_F(LlmRunner, WrongUsageGives64) {
   for (const char* arguments : {"", "--prompt a --prompt-ids 1", "--prompt a --temperature -1", "--prompt a --top-p 2",
                                 "--prompt a --precision best", "--prompt a --max-tokens -1", "--prompt a --nonsense",
-                                "--prompt a --raw --system b", "--prompt a --threads x"}) {
+                                "--prompt a --raw --system b", "--prompt a --threads x", "--prompt-ids 1,x"}) {
     const Result result = run(arguments);
     EXPECT_EQ(result.code, 64) << arguments;
     EXPECT_EQ(result.out, "") << arguments;
     EXPECT_THAT(result.err, HasSubstr("error: ")) << arguments;
   }
   EXPECT_EQ(shell("$RUNNER --prompt a").code, 64);
+  EXPECT_THAT(run("--prompt a --nonsense").err, HasSubstr("there is no option '--nonsense'"));
+  EXPECT_THAT(run("--prompt a --max-tokens many").err, HasSubstr("'many' is no whole number of 0 or more"));
 }
 
 TEST_F(LlmRunner, BadInputGives1AndSaysWhatToDo) {
@@ -136,10 +120,11 @@ TEST_F(LlmRunner, BadInputGives1AndSaysWhatToDo) {
   expect(shell("$RUNNER --model /nowhere --prompt a"), "does not exist");
   expect(shell("$RUNNER --model '" + (kFixtures / "q4/tiny-llama-random-q4.aimodel").string() + "' --prompt a"),
          "is a model asset, not a model bundle");
-  expect(run("--prompt-ids 1,x"), "--prompt-ids");
   expect(run("--prompt-ids 1,512"), "outside the vocabulary of 512");
   expect(run("--prompt-ids ,"), "no token");
   expect(run("--prompt-file /nowhere"), "does not exist");
+  std::ofstream(dir_ / "latin1") << "caf\xe9";
+  expect(run("--prompt-file latin1"), "latin1: the prompt is not UTF-8 text: byte 0xE9 at offset 3");
   std::ofstream(dir_ / "long") << std::string(5000, 'q');
   expect(run("--raw --prompt-file '" + (dir_ / "long").string() + "'"), "room for 512");
 }

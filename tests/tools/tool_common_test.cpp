@@ -58,6 +58,11 @@ TEST(ToolCommon, WrongUsageIs64AndNamesTheProblemOnStderr) {
     EXPECT_THAT(outcome.err, testing::AnyOf(HasSubstr("some-tool --help"), HasSubstr("some-tool work --help")));
   }
   EXPECT_THAT(run({"play"}, body).err, HasSubstr("there is no subcommand 'play'"));
+  EXPECT_THAT(run({"--loud"}, body).err, HasSubstr("there is no option '--loud'"));
+  EXPECT_THAT(run({"work", "--loud"}, body).err, HasSubstr("there is no option '--loud'"));
+  const Outcome late = run({"work"}, []() -> int { throw CLI::ValidationError("--hard goes alone"); });
+  EXPECT_EQ(late.code, kWrongUsage);
+  EXPECT_THAT(late.err, StartsWith("error: --hard goes alone\n"));
 }
 
 TEST(ToolCommon, CommonOptionsMayStandBehindASubcommand) {
@@ -72,6 +77,16 @@ TEST(ToolCommon, ExceptionsBecomeOneErrorLineAndExitCodeOne) {
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err, "error: a.aimodel: no function 'x'. Use main\n");
   EXPECT_EQ(run({"work"}, []() -> int { throw std::bad_alloc(); }).code, kFailed);
+}
+
+TEST(ToolCommon, WholeNumbersAndUtf8AreChecked) {
+  const auto problem = [](std::string text) { return at_least(1)(text); };
+  EXPECT_EQ(problem("1"), "");
+  for (const char* text : {"0", "-3", "many", "2x", "", "99999999999999999999", "1.5"})
+    EXPECT_THAT(problem(text), HasSubstr("no whole number of 1 or more")) << text;
+  EXPECT_EQ(invalid_utf8_at("gr\xc3\xbc\xc3\x9f"), std::nullopt);
+  EXPECT_EQ(invalid_utf8_at("gr\xfc\xdf"), std::size_t{2});
+  EXPECT_EQ(invalid_utf8_at("\xe2\x82"), std::size_t{0});
 }
 
 TEST(ToolCommon, FormatsBytesAndCounts) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -30,8 +31,17 @@ int report_parse_result(const CLI::App& app, const CLI::ParseError& error) {
     command += " " + deepest->get_name();
   }
   const std::vector<std::string> unknown = app.remaining(true);
-  const bool unknown_command = deepest == &app && !unknown.empty() && !app.get_subcommands(nullptr).empty();
-  print_error(unknown_command ? fmt::format("there is no subcommand '{}'", unknown.front()) : error.what());
+  const bool commands = deepest == &app && !app.get_subcommands([](const CLI::App* sub) {
+                                                 return !sub->get_name().empty();  // option groups have none
+                                               })
+                                                .empty();
+  if (unknown.empty()) {
+    print_error(error.what());
+  } else {
+    print_error(fmt::format("there is no {} '{}'",
+                            unknown.front().starts_with('-') ? "option" : (commands ? "subcommand" : "argument"),
+                            unknown.front()));
+  }
   fmt::print(stderr, "Run `{} --help` for the usage.\n", command);
   return kWrongUsage;
 }
@@ -99,12 +109,33 @@ int run_tool(CLI::App& app, int argc, char** argv, const std::function<int()>& b
   int code = kFailed;
   try {
     code = body();
+  } catch (const CLI::ParseError& error) {
+    code = report_parse_result(app, error);
   } catch (const std::bad_alloc&) {
     print_error("out of memory. Close other programs or use a smaller model");
   } catch (const std::exception& error) {
     print_error(error.what());
   }
   return flush_output(code);
+}
+
+CLI::Validator at_least(std::int64_t minimum) {
+  return {[minimum](std::string& text) -> std::string {
+            std::int64_t value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            if (error == std::errc() && end == text.data() + text.size() && value >= minimum) return {};
+            return fmt::format("'{}' is no whole number of {} or more", text, minimum);
+          },
+          fmt::format(">= {}", minimum)};
+}
+
+std::optional<std::size_t> invalid_utf8_at(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text.substr(i));
+    if (length == 0) return i;
+    i += length;
+  }
+  return std::nullopt;
 }
 
 void print_error(std::string_view message) {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,9 +30,16 @@ int thread_count(const CommonOptions& options);
 void add_common_options(CLI::App& app, CommonOptions& options);
 
 // Parses, then calls `body`, whose result is the exit code. A wrong command line prints `error: ...` and gives
-// kWrongUsage; an exception from `body` prints `error: <message>` and gives kFailed, and so does stdout that cannot be
-// written. A reader that closes the pipe early ends the program without a word.
+// kWrongUsage, and so does a CLI::ValidationError from `body`; any other exception from `body` prints `error:
+// <message>` and gives kFailed, and so does stdout that cannot be written. A reader that closes the pipe early ends the
+// program without a word.
 int run_tool(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
+
+// For options that take a whole number: refuses what is none or is below `minimum`.
+CLI::Validator at_least(std::int64_t minimum);
+
+// Offset of the first byte that is not UTF-8.
+std::optional<std::size_t> invalid_utf8_at(std::string_view text);
 
 // `error: <message>` on stderr.
 void print_error(std::string_view message);

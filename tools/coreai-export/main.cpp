@@ -42,7 +42,7 @@ void add_llm_options(CLI::App& app, LlmArguments& a) {
       ->check(known);
   app.add_option("--max-context-length", a.max_context,
                  "Longest context that the bundle declares; default: the checkpoint's")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   app.add_option("--name", a.name, "Name of the bundle; default: the checkpoint's file name")->type_name("NAME");
   app.add_flag("--no-composites", a.no_composites, "Write rms_norm, rope and attention out op by op");
   app.add_flag("--overwrite", a.overwrite, "Replace a bundle that is there already");

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "coreai-run/options.h"
+#include "coreai/asset/asset.h"
 #include "coreai/base/error.h"
 #include "coreai/runtime/recorded_calls.h"
 
@@ -47,6 +48,14 @@ int run_checks(const CoreaiRunOptions& options) {
   check.specialization.threads = thread_count(options.common);
   check.asset = options.asset;
   check.case_name = options.case_name;
+  if (!options.asset.empty()) {
+    try {
+      (void)AIModelAsset::open(options.asset, HashCheck::kSkip);
+    } catch (const Error& error) {
+      print_error(error.what());  // no case of any file can be looked at
+      return kCouldNotLook;
+    }
+  }
   std::size_t passed = 0, failed = 0, advisory = 0, looked = 0, unseen = 0;
   Json files = Json::array();
   for (const std::string& file : options.checks) {

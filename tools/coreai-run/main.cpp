@@ -8,7 +8,8 @@ namespace {
 void add_options(CLI::App& app, CoreaiRunOptions& options) {
   app.add_option("asset", options.asset, "the .aimodel folder; with --check, used in place of the one the files name");
   app.add_option("--precision", options.precision,
-                 "faithful, exact, strict or fast (default: faithful, strict with --check)");
+                 "faithful, exact, strict or fast (default: faithful, strict with --check)")
+      ->check(CLI::IsMember({"faithful", "exact", "strict", "fast"}));
   app.add_option("--function", options.function, "function to call")->capture_default_str();
   app.add_option("--input", options.inputs, "name=file.npy, once per input");
   app.add_option("--state", options.states, "name=file.npy or name=zeros:1x2x3; a static state starts at zero");
@@ -27,21 +28,17 @@ void add_options(CLI::App& app, CoreaiRunOptions& options) {
   app.add_flag("--json", options.json, "the report as JSON");
 }
 
-int wrong_usage(const char* message) {
-  print_error(message);
-  return kWrongUsage;
-}
-
 int run(const CoreaiRunOptions& options) {
   const bool call_options = !options.inputs.empty() || !options.states.empty() || !options.record.empty() ||
                             !options.output_directory.empty();
   if (!options.checks.empty()) {
     if (call_options || options.profile)
-      return wrong_usage("--check takes no --input, --state, --output-dir, --record and --profile");
+      throw CLI::ValidationError("--check takes no --input, --state, --output-dir, --record and --profile");
     return run_checks(options);
   }
-  if (options.asset.empty()) return wrong_usage("an asset or --check is needed");
-  if (!options.case_name.empty() && options.record.empty()) return wrong_usage("--case needs --check or --record");
+  if (options.asset.empty()) throw CLI::ValidationError("an asset or --check is needed");
+  if (!options.case_name.empty() && options.record.empty())
+    throw CLI::ValidationError("--case needs --check or --record");
   return run_asset(options);
 }
 

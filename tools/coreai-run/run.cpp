@@ -21,7 +21,7 @@ struct NamedText {
 NamedText parse_named(const std::string& argument, const char* option) {
   const std::size_t equals = argument.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == argument.size()) {
-    throw InvalidArgumentError(fmt::format("\"{}\" is not name=file.npy", argument), option);
+    throw CLI::ValidationError(fmt::format("{}: '{}' is not name=file.npy", option, argument));
   }
   return {argument.substr(0, equals), argument.substr(equals + 1)};
 }
@@ -140,6 +140,14 @@ int run_asset(const CoreaiRunOptions& options) {
     const NamedText given = parse_named(argument, "--input");
     const ValueDescriptor& declared = find(descriptor.inputs, given.name, "input", descriptor.name);
     call.inputs.emplace_back(given.name, in_dtype(read_npy(given.text), declared.dtype));
+  }
+  for (const ValueDescriptor& declared : descriptor.inputs) {
+    const bool given =
+        std::any_of(call.inputs.begin(), call.inputs.end(), [&](const auto& i) { return i.first == declared.name; });
+    if (given) continue;
+    throw InvalidArgumentError(fmt::format("input \"{}\" [{}]{} is missing", declared.name, declared.shape.to_string(),
+                                           dtype_name(declared.dtype)),
+                               descriptor.name, fmt::format("Give --input {}=file.npy", declared.name));
   }
   std::vector<State> states = make_states(function, options.states);
   std::vector<State*> pointers;

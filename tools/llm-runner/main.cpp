@@ -81,7 +81,16 @@ class Runner {
   }
 
  private:
-  std::string input_text() const { return options_.prompt_ids ? std::string() : prompt_text(options_); }
+  std::string input_text() const {
+    if (options_.prompt_ids) return {};
+    std::string text = prompt_text(options_);
+    if (const auto at = invalid_utf8_at(text)) {
+      throw InvalidArgumentError(fmt::format("the prompt is not UTF-8 text: byte 0x{:02X} at offset {}",
+                                             static_cast<unsigned char>(text[*at]), *at),
+                                 options_.prompt_file ? *options_.prompt_file : "--prompt", "Give plain text in UTF-8");
+    }
+    return text;
+  }
 
   TextGenerator load() {
     threads_ = thread_count(options_.common);

@@ -26,9 +26,7 @@ void add_options(CLI::App& app, LlmRunnerOptions& o) {
   input->require_option(1);
   app.add_option("--system", o.system, "System message for the chat template")->type_name("TEXT");
   app.add_flag("--raw", o.raw, "Continue the prompt as it is, without the chat template");
-  app.add_option("--max-tokens", o.max_tokens, "Tokens to generate at most")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Tokens to generate at most")->check(at_least(0))->capture_default_str();
   app.add_option("--temperature", o.sampling.temperature, "0 = greedy, the most likely token each time")
       ->capture_default_str();
   app.add_option("--top-k", o.sampling.top_k, "Choose among the k most likely tokens; 0 = all")->capture_default_str();
@@ -52,6 +50,13 @@ void check_options(const LlmRunnerOptions& o) {
   }
   if (o.prompt_ids && (o.raw || !o.system.empty()))
     throw CLI::ValidationError("--prompt-ids takes the ids as they are: --raw and --system do not go with it");
+  if (o.prompt_ids) {
+    try {
+      (void)parse_ids(*o.prompt_ids);
+    } catch (const InvalidArgumentError& error) {
+      throw CLI::ValidationError(error.what());
+    }
+  }
   if (o.raw && !o.system.empty()) throw CLI::ValidationError("--system needs the chat template that --raw leaves out");
 }
 
