@@ -1,0 +1,161 @@
+// The steps of a plan and what they work on: weights, buffers, views.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coreai/base/ndarray.h"
+#include "coreai/compiler/expr.h"
+#include "coreai/compiler/scalar_op.h"
+#include "coreai/ir/module.h"
+
+namespace coreai::compiler {
+
+enum class Activation : std::uint8_t { kNone, kSilu, kGeluTanh, kGeluErf, kGeluSigmoid };
+
+// A matrix [rows, columns] as the file stores it: value = scale * (data - zero) + offset, one scale per block of
+// columns (and of rows). `first_row`, `rows` select a part of `data`. A plain float matrix has no scale.
+struct WeightSource {
+  NDArray data;
+  std::optional<NDArray> scale, zero, offset;  // [data rows / row block, columns / column block]
+  bool transposed = false;                     // plain float data stored [columns, rows]
+  std::int64_t first_row = 0, rows = 0, columns = 0;
+};
+
+// Memory of a call. Element type f32 unless said; `bytes` is an expression.
+struct Buffer {
+  enum class Kind : std::uint8_t { kArena, kInput, kOutput } kind = Kind::kArena;
+  DType dtype = DType::kF32;
+  std::size_t index = 0;  // of the input or output
+  Expr elements = 0;
+  int slot = -1;  // arena: buffers with one slot share memory
+};
+
+// Rows in a buffer: row r starts at element offset + r * row_stride.
+struct Rows {
+  int buffer = -1;
+  Expr offset = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t width = 0;
+};
+
+// Elements of a buffer by strides, in elements.
+struct View {
+  int buffer = -1;
+  Expr offset = 0;
+  std::vector<Expr> extents, strides;
+};
+
+struct EmbeddingStep {
+  int weight = -1;
+  int ids = -1;  // buffer of si32/ui32 ids
+  Expr ids_offset = 0;
+  DType ids_dtype = DType::kSI32;
+  Rows out;
+  float scale = 1;
+};
+struct NormStep {
+  Rows in, out;
+  std::vector<float> scale;
+  float eps = 0;
+  std::optional<Rows> residual;
+};
+struct LinearStep {
+  Rows in;
+  int weight = -1;  // packed weight: all segments concatenated
+  std::vector<float> bias;
+  Activation activation = Activation::kNone;
+  bool gated = false;
+  std::optional<Rows> residual;
+  Rows out;
+};
+// cos and sin of positions, made once per call and shared by the layers: table [q, 2 * half].
+struct RopeTableStep {
+  int positions = -1;  // buffer of si32
+  DType positions_dtype = DType::kSI32;
+  Expr position_offset = 0;  // element of the first position used
+  std::vector<float> inverse_frequencies;
+  int table = -1;
+};
+// Heads of a projection: optional norm per head, optional rotation, then into a buffer or a state.
+struct HeadTask {
+  Rows in;  // width = heads * head_dim; row r, head h at offset + r * row_stride + h * head_dim
+  std::int64_t heads = 0, head_dim = 0;
+  std::vector<float> norm_scale;  // [heads * head_dim], empty = no norm
+  float eps = 0;
+  int rope_table = -1;  // buffer, -1 = none
+  std::int64_t rope_dims = 0;
+  bool interleaved = false;
+  // Destination: rows, or a state at (layer, every head, position + row).
+  std::optional<Rows> out;
+  int state = -1;
+  std::int64_t layer = 0;
+  Expr position = 0;
+};
+struct HeadsStep {
+  std::vector<HeadTask> tasks;
+};
+struct AttentionStep {
+  Rows query, out;
+  int key_state = -1, value_state = -1;
+  std::int64_t layer = 0, value_layer = 0;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  std::optional<Rows> keys, values;  // instead of states: row r, head h at r * row_stride + h * dim
+  std::int64_t value_dim = 0;
+  Expr length = 0;  // positions that are attended, the new ones included
+  float scale = 1;
+  bool causal = true;
+  std::int64_t window = 0;
+  std::vector<float> sinks;
+};
+// Copies elements between two views of equal extents, converting the dtype of one buffer to that of the other.
+struct CopyStep {
+  View in, out;
+};
+// One operation of the file by the back-end's reference kernels: no fused kernel takes it.
+struct GenericOperand {
+  int buffer = -1;  // contiguous, in the declared dtype
+  std::optional<NDArray> constant;
+  std::vector<Expr> host;  // elements of shape arithmetic
+  DType dtype = DType::kF32;
+  std::vector<Expr> shape;
+};
+struct GenericStep {
+  const ir::Op* op = nullptr;
+  std::vector<GenericOperand> inputs, outputs;
+};
+
+// A chain of element-wise operations in f32, rounded once to the dtype of its result. Value i of the chain is operand
+// i, behind the operands value i is the instruction before; the last one is the result.
+struct ScalarInstruction {
+  ScalarOp op = ScalarOp::kConstant;
+  int a = -1, b = -1, c = -1;  // values of the chain
+  float constant = 0;
+};
+struct ElementwiseOperand {
+  View view;                        // over the extents of the result, stride 0 where it broadcasts
+  std::optional<NDArray> constant;  // instead of a buffer
+};
+struct ElementwiseStep {
+  static constexpr std::size_t kMaxOperands = 8, kMaxInstructions = 32, kMaxRank = 6;
+  static constexpr int kMaxLive = 14;  // values that are still read, at any place of the chain
+  std::vector<ElementwiseOperand> operands;
+  std::vector<ScalarInstruction> code;
+  View out;  // row-major
+};
+
+using StepBody = std::variant<EmbeddingStep, NormStep, LinearStep, RopeTableStep, HeadsStep, AttentionStep, CopyStep,
+                              ElementwiseStep, GenericStep>;
+
+struct Step {
+  StepBody body;
+  std::string name;
+  Expr rows = 0;           // rows of the call
+  bool last_rows = false;  // only the rows that the caller wants of the output (Rows pass)
+};
+
+}  // namespace coreai::compiler
