@@ -408,7 +408,13 @@ class Scheduler {
     const Expr width = x.constant(*heads * *value_dim), each = x.mul(q[2], width);
     View out = contiguous_view(x, new_buffer(Buffer::Kind::kArena, DType::kF32, x.mul(q[0], each)),
                                g_.value(node.outputs[0]).shape);
-    out.strides = {each, x.constant(*value_dim), width, x.constant(1)};
+    // Rows hold their heads side by side; axes before the last two are batch and heads, or heads of one batch.
+    if (out.extents.size() != 4 && *batch != 1) refuse("an attention over several batches in another form");
+    const std::size_t rank = out.extents.size();
+    out.strides[rank - 2] = width;
+    Expr stride = x.constant(*value_dim);
+    for (std::size_t i = rank - 2; i-- > 0; stride = x.mul(stride, out.extents[i])) out.strides[i] = stride;
+    if (rank == 4 && *batch != 1) out.strides[0] = each;
     const View whole_q = view(node.inputs[0]), whole_k = view(node.inputs[1]), whole_v = view(node.inputs[2]);
     const auto part = [&](View of, std::int64_t b) {
       of.offset = x.add(of.offset, x.mul(of.strides[0], x.constant(b)));

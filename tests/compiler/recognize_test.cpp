@@ -18,7 +18,7 @@ using testing_support::Sequence;
 using testing_support::written_decoder;
 
 // What the plan of a form is, beside that of the plain form.
-enum class Expected { kSamePlan, kSameKernels, kAsWritten };
+enum class Expected { kSamePlan, kSameKernels, kFewerKernels, kAsWritten };
 struct Form {
   std::string name;
   Expected expected;
@@ -94,6 +94,10 @@ TEST_P(WrittenForm, IsPlannedAsWhatItIs) {
       ASSERT_TRUE(form.plan);
       EXPECT_EQ(kernels(*form.plan), kernels(*plain.plan));
       break;
+    case Expected::kFewerKernels:
+      ASSERT_TRUE(form.plan && !has_generic_step(*form.plan));
+      EXPECT_LT(form.plan->steps.size(), plain.plan->steps.size());
+      break;
     case Expected::kAsWritten:
       EXPECT_TRUE(!form.plan || has_generic_step(*form.plan));
       break;
@@ -128,6 +132,8 @@ std::vector<Form> forms() {
     out.push_back({name, Expected::kSameKernels});
   }
   out.push_back({"mask of positions", Expected::kSameKernels, false});
+  out.push_back({"without a cache", Expected::kFewerKernels});
+  out.push_back({"without a cache, heads in rank 3", Expected::kFewerKernels});
   for (const char* name : {"squares of another value",
                            "sum of squares",
                            "mean over rows",

@@ -210,9 +210,17 @@ class Author {
 
   V attention_layer(V x) {
     V query = rope(heads(x, kHeads)), key = rope(heads(x, kKeyHeads)), value = heads(x, kKeyHeads);
+    if (is("without a cache") || is("without a cache, heads in rank 3")) return output_of(plain_attention(x));
     V keys = cached(key_handle_, key_token_, key), values = cached(value_handle_, value_token_, value);
     if (is("values are keys")) values = keys;
-    V mixed = ops_.transpose(attention(query, keys, values), {0, 2, 1, 3});
+    return output_of(attention(query, keys, values));
+  }
+
+  // Neither rotated nor stored: nothing of it is heads of a state.
+  V plain_attention(V x) { return attention(heads(x, kHeads), heads(x, kKeyHeads), heads(x, kKeyHeads)); }
+
+  V output_of(V heads_of_rows) {
+    V mixed = ops_.transpose(heads_of_rows, {0, 2, 1, 3});
     V flat = ops_.reshape(mixed, ops_.i32({1, -1, kHeads * kDim}), Shape{1, kDynamic, kHeads * kDim});
     return ops_.matmul(flat, ops_.transpose(matrix(kHidden, kHeads * kDim), {1, 0}));
   }
@@ -323,7 +331,12 @@ class Author {
                     ? builder_.op1(OpCode::kSoftmax, {scores, builder_.scalar_i32(2)}, scores->type)
                     : ops_.softmax_last(scores);
     if (is("weights scaled")) weights = ops_.mul(weights, f32(0.5));
-    return ops_.matmul(weights, wide_values);
+    if (!is("without a cache, heads in rank 3")) return ops_.matmul(weights, wide_values);
+    V extents = ops_.concat({ops_.i32({kHeads}), new_, length_of(keys, 2)}, Shape{3});
+    weights = ops_.reshape(weights, extents, Shape{kHeads, kDynamic, kDynamic});
+    wide_values = ops_.reshape(wide_values, ops_.i32({kHeads, -1, kDim}), Shape{kHeads, kDynamic, kDim});
+    V mixed = ops_.matmul(weights, wide_values);
+    return ops_.reshape(mixed, ops_.i32({1, kHeads, -1, kDim}), Shape{1, kHeads, kDynamic, kDim});
   }
 
   V grouped_attention(V query, V keys, V values) {
