@@ -89,7 +89,8 @@ class MovementKernel final : public OpKernel {
     const OpArray& x = in[0];
     check_result(y, x.shape, where_);
     std::array<bool, kMostRank> backwards{};
-    for (const std::int64_t a : read_ints(in[1], where_).span()) {
+    const Ints axes = read_ints(in[1], where_);
+    for (const std::int64_t a : axes.span()) {
       const std::size_t axis = wrapped_axis(a, x.shape.rank(), where_);
       if (std::exchange(backwards[axis], true)) shape_error(where_, "an axis occurs twice");
     }

@@ -29,7 +29,8 @@ struct Ints {
   std::size_t count = 0;
   std::size_t size() const { return count; }
   std::int64_t operator[](std::size_t i) const { return values[i]; }
-  std::span<const std::int64_t> span() const { return {values.data(), count}; }
+  std::span<const std::int64_t> span() const& { return {values.data(), count}; }
+  std::span<const std::int64_t> span() const&& = delete;  // it would outlive the values
 };
 Ints read_ints(const OpArray& array, std::string_view where);
 std::int64_t read_int(const OpArray& array, std::string_view where);

@@ -51,7 +51,8 @@ class ReduceKernel final : public OpKernel {
     const Shape& shape = x_.shape;
     std::array<bool, kMostRank> reduced{};
     Shape wanted = shape;
-    for (const std::int64_t a : read_ints(in[1], where_).span()) {
+    const Ints axes = read_ints(in[1], where_);
+    for (const std::int64_t a : axes.span()) {
       const std::size_t axis = wrapped_axis(a, shape.rank(), where_);
       if (std::exchange(reduced[axis], true)) shape_error(where_, "an axis occurs twice");
       wanted[axis] = 1;
