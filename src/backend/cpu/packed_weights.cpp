@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -87,7 +88,8 @@ PackedWeights PackedWeights::pack(const Plan& plan, ThreadPool& pool, const std:
   const auto block = allocate_huge(total);
   const std::uint64_t head[2] = {kMagic, plan.weights.size()};
   std::memcpy(block->data(), head, sizeof head);
-  std::memcpy(block->data() + sizeof head, table.data(), table.size() * 8);
+  const auto table_bytes = std::as_bytes(std::span(table));  // empty for a plan without weights
+  std::copy(table_bytes.begin(), table_bytes.end(), block->data() + sizeof head);
   std::size_t next = 0;
   double done = 0;
   for (std::size_t i = 0; i < plan.weights.size(); ++i) {
