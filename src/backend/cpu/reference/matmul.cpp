@@ -54,6 +54,7 @@ void by_rows(const float* a, const float* b, float* c, std::int64_t rows, std::i
 
 void matmul_f32(const float* a, const float* b, float* c, std::int64_t m, std::int64_t k, std::int64_t n) {
   std::fill(c, c + m * n, 0.0f);
+  if (m == 0 || k == 0 || n == 0) return;  // empty arrays have no address to count from
   const std::int64_t tiled_rows = m / kRows * kRows;
   const std::int64_t tiled_columns = tiled_rows > 0 ? n / kColumns * kColumns : 0;
   std::array<float, kPanel * kColumns> panel;
