@@ -272,10 +272,11 @@ class ConvKernel final : public OpKernel {
     const std::int64_t column = chunk / cut.row_chunks * cut.columns_per_chunk;
     const std::int64_t rows = std::min(cut.rows_per_chunk, cut.m - row);
     const std::int64_t columns = std::min(cut.columns_per_chunk, cut.n - column);
-    const float* a = weights_ + part.weight_at + group * cut.m * cut.k;
-    if (!weights_) {
+    const float* a = a_copy - row * cut.k;
+    if (weights_) {
+      a = weights_ + part.weight_at + group * cut.m * cut.k;
+    } else {
       rows_.to_f32(w_.dtype, w_.data + (group * cut.m + row) * cut.k * element_bytes(w_.dtype), a_copy, rows * cut.k);
-      a = a_copy - row * cut.k;
     }
     const std::int64_t out_plane = product(shape_.out);
     std::byte* y = y_.data + matrix * cut.m * out_plane * element_bytes(y_.dtype);
@@ -349,12 +350,9 @@ class ConvKernel final : public OpKernel {
     a.row = shape_.dilation[1] * shape_.in[2];
     a.step = shape_.stride[1] * shape_.in[2];
     a.tap = shape_.dilation[2];
-    a.w = weights_ + o * taps;
     auto* a_copy = reinterpret_cast<float*>(scratch);
-    if (!weights_) {
-      rows_.to_f32(w_.dtype, w_.data + o * taps * element_bytes(w_.dtype), a_copy, taps);
-      a.w = a_copy;
-    }
+    a.w = weights_ ? weights_ + o * taps : a_copy;
+    if (!weights_) rows_.to_f32(w_.dtype, w_.data + o * taps * element_bytes(w_.dtype), a_copy, taps);
     if (x_.dtype == DType::kF32) {
       a.slice = shape_.dilation[0] * slice;
       a.x = reinterpret_cast<const float*>(x_.data) + x_at;

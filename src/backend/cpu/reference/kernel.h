@@ -36,7 +36,8 @@ template <typename T>
 class Elements {
  public:
   explicit Elements(const NDArray& array);
-  const T* data() const { return view_.data(); }
+  // Never null: places in an empty array are counted from here too.
+  const T* data() const { return view_.data() ? view_.data() : &nothing_; }
   std::size_t size() const { return view_.size(); }
   T operator[](std::size_t i) const { return view_[i]; }
   std::span<const T> span() const { return view_; }
@@ -44,6 +45,7 @@ class Elements {
  private:
   std::vector<T> owned_;
   std::span<const T> view_;
+  T nothing_{};
 };
 extern template class Elements<float>;
 extern template class Elements<double>;

@@ -195,7 +195,7 @@ Results softmax_kernel(const Call& call) {
   const auto run = [&]<typename T>(std::type_identity<T>) -> Results {
     const Elements<T> in(x);
     std::vector<T> out(in.size());
-    for (std::int64_t o = 0; o < outer; ++o) {
+    for (std::int64_t o = 0; n > 0 && o < outer; ++o) {
       for (std::int64_t i = 0; i < inner; ++i) {
         const std::int64_t at = o * n * inner + i;
         softmax_row(in.data() + at, out.data() + at, n, inner);
