@@ -119,8 +119,8 @@ Shape CallFrame::shape_of(const compiler::GenericOperand& operand) const {
 
 NDArray CallFrame::host_array(const compiler::GenericOperand& operand) const {
   NDArray array(operand.dtype, shape_of(operand));
-  std::vector<double> elements;
-  for (compiler::Expr e : operand.host) elements.push_back(static_cast<double>(value(e)));
+  std::vector<double> elements(operand.host.size());
+  for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<double>(value(operand.host[i]));
   write_from_f64(array, elements);
   return array;
 }
