@@ -43,7 +43,9 @@ std::optional<std::vector<std::int64_t>> leading_extents(const Graph& g, ValueId
   std::int64_t count = 1;
   for (std::size_t i = 0; i + 2 < shape.size(); ++i) {
     const auto n = g.exprs.as_constant(shape[i]);
-    if (!n || *n < 1 || *n > kMaxHeads || (count *= *n) > kMaxHeads) return std::nullopt;
+    if (!n || *n < 1 || *n > kMaxHeads) return std::nullopt;
+    count *= *n;
+    if (count > kMaxHeads) return std::nullopt;
     out.push_back(*n);
   }
   return out;
