@@ -68,6 +68,7 @@ std::vector<StepProfile> grouped(const std::vector<StepProfile>& steps) {
     group.weight_bytes += s.weight_bytes, group.read_bytes += s.read_bytes, group.written_bytes += s.written_bytes;
   }
   std::vector<StepProfile> sorted;
+  sorted.reserve(groups.size());
   for (auto& [key, group] : groups) sorted.push_back(std::move(group));
   std::sort(sorted.begin(), sorted.end(), [](const StepProfile& a, const StepProfile& b) { return a.ms > b.ms; });
   return sorted;

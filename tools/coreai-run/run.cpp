@@ -54,8 +54,9 @@ Shape parse_shape(std::string_view text, const std::string& where) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('x'), text.size());
     std::int64_t value = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + end, value);
-    if (error != std::errc{} || stop != text.data() + end || value < 0) {
+    const std::string_view extent = text.substr(0, end);
+    const auto [stop, error] = std::from_chars(extent.data(), extent.data() + extent.size(), value);
+    if (error != std::errc{} || stop != extent.data() + extent.size() || value < 0) {
       throw InvalidArgumentError(fmt::format("\"{}\" is no shape", text), where, "Write it as 1x2x3");
     }
     dims.push_back(value);
