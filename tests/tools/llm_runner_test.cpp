@@ -185,6 +185,16 @@ TEST_F(LlmRunner, AClosedPipeEndsItQuietly) {
   EXPECT_THAT(slurp(dir_ / "quiet"), Not(HasSubstr("error")));
 }
 
+TEST_F(LlmRunner, AFullDiskIsToldOnce) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  const Result result =
+      shell("$RUNNER --model '" + (kFixtures / "q4").string() + "' --prompt-ids 1,2,3 --max-tokens 4 > /dev/full");
+  EXPECT_EQ(result.code, 1);
+  const std::size_t first = result.err.find("error: ");
+  ASSERT_NE(first, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("error: ", first + 1), std::string::npos) << result.err;
+}
+
 TEST_F(LlmRunner, HelpAndVersion) {
   EXPECT_THAT(shell("$RUNNER --version").out, HasSubstr("llm-runner"));
   const Result help = shell("$RUNNER --help");

@@ -48,8 +48,9 @@ int report_parse_result(const CLI::App& app, const CLI::ParseError& error) {
 
 int flush_output(int code) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    if (code != kDone) return code;  // what went wrong has been said
     print_error(fmt::format("the answer could not be written to standard output ({})", std::strerror(errno)));
-    return code == kDone ? static_cast<int>(kFailed) : code;
+    return kFailed;
   }
   return code;
 }

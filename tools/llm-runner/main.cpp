@@ -54,17 +54,20 @@ std::string prompt_text(const LlmRunnerOptions& options) {
 class ProgressLine {
  public:
   static void show(double fraction, std::string_view what, void* self) {
-    static_cast<ProgressLine*>(self)->shown_ = true;
-    fmt::print(stderr, "\r\x1b[K{} {:.0f} %", what, 100.0 * fraction);
+    auto& line = *static_cast<ProgressLine*>(self);
+    std::string text = fmt::format("{} {:.0f} %", what, 100.0 * fraction);
+    if (text == line.text_) return;
+    fmt::print(stderr, "\r\x1b[K{}", text);
+    line.text_ = std::move(text);
   }
   void clear() {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
-    shown_ = false;
+    if (!text_.empty()) fmt::print(stderr, "\r\x1b[K");
+    text_.clear();
   }
   ~ProgressLine() { clear(); }
 
  private:
-  bool shown_ = false;
+  std::string text_;  // what stands there
 };
 
 class Runner {
