@@ -99,16 +99,6 @@ std::vector<Case> cases() {
   return all;
 }
 
-struct Program final : StepProgram {
-  const OpKernel* kernel = nullptr;
-  OpKernel::Cut cut;
-  int step_count() const override { return 1; }
-  StepInfo step_info(int) const override { return {cut.chunks, false}; }
-  std::size_t scratch_bytes() const override { return cut.scratch_bytes; }
-  void compute(int, int chunk, const Worker& worker) override { kernel->compute(chunk, worker); }
-  void publish(int, int, const Worker&) override {}
-};
-
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -177,7 +167,7 @@ bool run(const Case& c, ThreadPool& pool, bool reference) {
   const auto kernel = make_op_kernel(step, detect_isa());
   if (!kernel) return false;
   const OpArray out{result.dtype(), result.shape(), result.mutable_bytes().data()};
-  Program program;
+  OpProgram program;
   program.kernel = kernel.get();
   double best = 1e9, total = 0;
   for (int i = 0; i < 200 && (i < 3 || total < 1.0); ++i) {

@@ -2,16 +2,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/matchers.h"
 #include "compiler/passes.h"
 
 namespace coreai::compiler {
 namespace {
 
 using ir::OpCode;
-
-bool is_working_float(DType d) {
-  return d == DType::kF32 || d == DType::kF16 || d == DType::kBF16;
-}
 
 // The scalar operation of one that takes and gives floats.
 std::optional<ScalarOp> float_op(const Node& node) {

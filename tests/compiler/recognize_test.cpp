@@ -14,6 +14,7 @@
 namespace coreai {
 namespace {
 
+using testing_support::distance;
 using testing_support::Sequence;
 using testing_support::written_decoder;
 
@@ -71,13 +72,6 @@ std::vector<float> run(const std::string& form, Precision precision) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
-}
-
-float distance(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  float m = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) m = std::max(m, std::fabs(a[i] - b[i]));
-  return m;
 }
 
 class WrittenForm : public testing::TestWithParam<Form> {};

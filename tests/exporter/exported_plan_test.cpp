@@ -14,6 +14,8 @@
 namespace coreai {
 namespace {
 
+using testing_support::distance;
+using testing_support::largest;
 using testing_support::Sequence;
 
 struct Form {
@@ -58,19 +60,6 @@ std::vector<float> run(const Form& form, bool composites, Precision precision, i
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
-}
-
-float distance(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  float m = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) m = std::max(m, std::fabs(a[i] - b[i]));
-  return m;
-}
-
-float largest(const std::vector<float>& v) {
-  float m = 0;
-  for (float x : v) m = std::max(m, std::fabs(x));
-  return m;
 }
 
 // Share of the largest logit: two digits of 8 bits, the rounding of the cache, and that of the evaluator between steps.

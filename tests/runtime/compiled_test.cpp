@@ -47,6 +47,8 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
 namespace coreai {
 namespace {
 
+using testing_support::distance;
+using testing_support::largest;
 using testing_support::Sequence;
 
 InferenceFunction load(const std::string& below, Precision precision, int threads = 1,
@@ -76,19 +78,6 @@ std::vector<float> run_in_pieces(const InferenceFunction& function, const std::v
     at += piece;
   }
   return all;
-}
-
-float largest(const std::vector<float>& v) {
-  float m = 0;
-  for (float x : v) m = std::max(m, std::fabs(x));
-  return m;
-}
-
-float distance(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  float m = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) m = std::max(m, std::fabs(a[i] - b[i]));
-  return m;
 }
 
 // Rounding of the file's own dtype against f32 between steps, as a share of the largest logit (docs/precision.md).

@@ -1,6 +1,8 @@
 // One sequence of a decoder: its states and its invocation, as tests use them.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -54,6 +56,21 @@ class Sequence {
   std::vector<State> states_;
   std::size_t length_ = 0;
 };
+
+// The largest magnitude of logits.
+inline float largest(const std::vector<float>& v) {
+  float m = 0;
+  for (float x : v) m = std::max(m, std::fabs(x));
+  return m;
+}
+
+// The largest difference; infinite when the counts differ.
+inline float distance(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  float m = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) m = std::max(m, std::fabs(a[i] - b[i]));
+  return m;
+}
 
 // Decoders of tests/fixtures that a plan serves, by their path below it.
 inline std::vector<std::string> planned_decoders() {

@@ -37,10 +37,6 @@ Activation kernel_activation(compiler::Activation a) {
   throw InternalError("an activation without a kernel was planned");
 }
 
-std::size_t aligned64(std::size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 void reserve(std::shared_ptr<Storage>& storage, std::size_t bytes) {
   // A quarter more: a growing context then reallocates rarely.
   if (!storage || storage->size() < bytes) storage = Storage::allocate(bytes + bytes / 4);

@@ -16,6 +16,11 @@
 
 namespace coreai::cpu {
 
+// Parts of a worker's scratch begin at whole lines.
+inline std::size_t aligned64(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
 // What frames of one call share. A frame holds on to what it uses, so a larger block may replace one at any time.
 struct CallMemory {
   std::shared_ptr<Storage> arena, digits, partials;

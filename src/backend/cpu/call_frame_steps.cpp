@@ -10,10 +10,6 @@ namespace {
 
 using compiler::Step;
 
-std::size_t aligned64(std::size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 void copy_rows(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride, std::int64_t rows,
                std::int64_t width) {
   for (std::int64_t r = 0; r < rows; ++r) {

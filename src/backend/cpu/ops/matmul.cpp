@@ -5,7 +5,7 @@
 #include <array>
 
 #include "backend/cpu/gemm.h"
-#include "backend/cpu/ops/op_kernel.h"
+#include "backend/cpu/ops/op_arguments.h"
 #include "backend/cpu/row_kernels.h"
 #include "coreai/base/error.h"
 
@@ -13,10 +13,6 @@ namespace coreai::cpu {
 namespace {
 
 using ir::OpCode;
-
-bool is_product_type(DType d) {
-  return d == DType::kF32 || d == DType::kF16 || d == DType::kBF16;
-}
 
 // Panels of a row-major matrix [k, n].
 class MatrixPanels final : public PanelSource {
@@ -162,7 +158,7 @@ class MatmulKernel final : public OpKernel {
 std::unique_ptr<OpKernel> make_matmul(const compiler::GenericStep& step, Isa isa) {
   if (step.op->code != OpCode::kBatchMatmul && step.op->code != OpCode::kBroadcastingBatchMatmul) return nullptr;
   const DType type = step.outputs[0].dtype;
-  if (!is_product_type(type) || step.inputs[0].dtype != type || step.inputs[1].dtype != type) return nullptr;
+  if (!is_wide_float(type) || step.inputs[0].dtype != type || step.inputs[1].dtype != type) return nullptr;
   return std::make_unique<MatmulKernel>(isa);
 }
 

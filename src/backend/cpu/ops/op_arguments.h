@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "backend/cpu/ops/op_kernel.h"
 
@@ -16,6 +17,21 @@ inline bool is_wide_float(DType d) {
 }
 inline std::int64_t element_bytes(DType d) {
   return dtype_bits(d) / 8;
+}
+
+// f(std::type_identity<T>{}) with an unsigned integer of the element's width, for elements that are only moved.
+template <typename F>
+void with_element(DType d, F&& f) {
+  switch (element_bytes(d)) {
+    case 1:
+      return f(std::type_identity<std::uint8_t>{});
+    case 2:
+      return f(std::type_identity<std::uint16_t>{});
+    case 4:
+      return f(std::type_identity<std::uint32_t>{});
+    default:
+      return f(std::type_identity<std::uint64_t>{});
+  }
 }
 
 // Whether operands [begin, end) exist and hold their values when the kernel is bound.

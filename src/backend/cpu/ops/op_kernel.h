@@ -37,6 +37,17 @@ class OpKernel {
   virtual void compute(int chunk, const Worker& worker) const = 0;
 };
 
+// One bound kernel as a program of its own, for tests and benchmarks.
+struct OpProgram final : StepProgram {
+  const OpKernel* kernel = nullptr;
+  OpKernel::Cut cut;
+  int step_count() const override { return 1; }
+  StepInfo step_info(int) const override { return {cut.chunks, false}; }
+  std::size_t scratch_bytes() const override { return cut.scratch_bytes; }
+  void compute(int, int chunk, const Worker& worker) override { kernel->compute(chunk, worker); }
+  void publish(int, int, const Worker&) override {}
+};
+
 // Null when the operation, its element types or operands that must be known beforehand have no kernel here.
 std::unique_ptr<OpKernel> make_op_kernel(const compiler::GenericStep& step, Isa isa);
 

@@ -46,19 +46,7 @@ class PadKernel final : public OpKernel {
 
   void compute(int chunk, const Worker&) const override {
     for (std::int64_t i = items_.begin(chunk); i < items_.end(chunk); ++i) {
-      switch (element_bytes(x_.dtype)) {
-        case 1:
-          row<std::uint8_t>(i);
-          break;
-        case 2:
-          row<std::uint16_t>(i);
-          break;
-        case 4:
-          row<std::uint32_t>(i);
-          break;
-        default:
-          row<std::uint64_t>(i);
-      }
+      with_element(x_.dtype, [&]<typename T>(std::type_identity<T>) { row<T>(i); });
     }
   }
 

@@ -275,30 +275,6 @@ Results split_kernel(const Call& call) {
   return results;
 }
 
-namespace {
-
-SliceRange slice_range(const Call& call, std::int64_t begin, std::int64_t end, std::int64_t step, std::int64_t extent) {
-  if (step == 0) call.shape_error("a slice has stride 0");
-  step = std::clamp<std::int64_t>(step, -(std::int64_t{1} << 40), std::int64_t{1} << 40);
-  if (begin < 0) begin += extent;
-  std::int64_t size = 0;
-  if (step > 0) {
-    begin = std::clamp<std::int64_t>(begin, 0, extent);
-    if (end < 0) end += extent;
-    end = std::clamp<std::int64_t>(end, 0, extent);
-    size = end > begin ? (end - begin - 1) / step + 1 : 0;
-  } else {
-    if (extent == 0) return {0, 1, 0};
-    begin = std::clamp<std::int64_t>(begin, 0, extent - 1);
-    if (end < -1) end += extent;  // -1 itself means "through index 0"
-    end = std::clamp<std::int64_t>(end, -1, extent - 1);
-    size = begin > end ? (begin - end - 1) / -step + 1 : 0;
-  }
-  return {begin, size > 1 ? step : 1, size};
-}
-
-}  // namespace
-
 std::vector<SliceRange> slice_ranges(const Call& call, const Shape& shape) {
   const auto begins = int_list(call, 1);
   const auto ends = int_list(call, 2);
@@ -308,7 +284,9 @@ std::vector<SliceRange> slice_ranges(const Call& call, const Shape& shape) {
   }
   std::vector<SliceRange> ranges;
   for (std::size_t d = 0; d < shape.rank(); ++d) {
-    ranges.push_back(slice_range(call, begins[d], ends[d], steps[d], shape[d]));
+    const auto range = slice_range(begins[d], ends[d], steps[d], shape[d]);
+    if (!range) call.shape_error("a slice has stride 0");
+    ranges.push_back(*range);
   }
   return ranges;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/cpu/reference/kernel.h"
+#include "backend/cpu/slice_range.h"
 
 namespace coreai::cpu::reference {
 
@@ -11,10 +12,7 @@ namespace coreai::cpu::reference {
 using AxisMaps = std::vector<std::vector<std::int64_t>>;
 NDArray remap(const NDArray& source, const Shape& out_shape, const AxisMaps& maps, const std::byte* fill = nullptr);
 
-// Begin, step and size of a slice along one axis; docs/aimodel-format.md, "Slices".
-struct SliceRange {
-  std::int64_t begin, step, size;
-};
+// One range per axis. Throws ShapeError.
 std::vector<SliceRange> slice_ranges(const Call& call, const Shape& shape);
 
 }  // namespace coreai::cpu::reference

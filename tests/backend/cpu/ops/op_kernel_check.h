@@ -150,15 +150,7 @@ class OpCheck {
       for (std::byte& b : results.back().mutable_bytes()) b = std::byte{0x7f};
       out.push_back({w.dtype(), w.shape(), results.back().mutable_bytes().data()});
     }
-    struct Program final : StepProgram {
-      const OpKernel* kernel = nullptr;
-      OpKernel::Cut cut;
-      int step_count() const override { return 1; }
-      StepInfo step_info(int) const override { return {cut.chunks, false}; }
-      std::size_t scratch_bytes() const override { return cut.scratch_bytes; }
-      void compute(int, int chunk, const Worker& worker) override { kernel->compute(chunk, worker); }
-      void publish(int, int, const Worker&) override {}
-    } program;
+    OpProgram program;
     program.kernel = kernel.get();
     for (int repeat = 0; repeat < 2; ++repeat) {  // binding again must leave nothing behind
       program.cut = kernel->bind(in, out, threads);
