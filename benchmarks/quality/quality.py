@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Quality of llm-runner against a float32 reference of the same dequantised weights.
 
-Prints one JSON object per figure; exits 1 when a bound is missed, 2 when something needed is absent.
+Two texts, each with the bundle of `scripts/models` (f16 cache) and with one exported with `--kv-precision float32`; prompts with
+the first. Prints one JSON object per figure; exits 1 when a bound is missed, 2 when something needed is absent.
 Needs: numpy, gguf (benchmarks/quality/run makes the environment).
 """
 import argparse
@@ -25,6 +26,9 @@ MIN_TOP1 = 0.999       # share of positions with the reference's best token
 MAX_MEAN_KL = 1e-6     # nats
 PROMPT_MARGIN = 0.1    # a first difference is forgiven where the reference's two best logits are closer than this
 GOLDEN_MARGIN = 0.02   # the same for the golden continuations
+
+TEXTS = ["prose", "declaration"]
+CACHE_NOISE = 2e-5     # relative; what two digits leave in keys and values, enough to turn another set of roundings
 
 MODELS = {
     "smollm2": {"bundle": "smollm2-135m", "gguf": "smollm2-135m-instruct.q4_1.gguf"},
@@ -92,33 +96,54 @@ class Agreement:
         return float(np.mean(self.divergences))
 
 
-def report_floor(name, model, report, ids):
-    """What the rounding of an f16 cache alone costs: the float32 reference against itself with such a cache."""
-    floor = Agreement()
-    for (_, expected), (_, found) in zip(model.logit_blocks(ids), model.logit_blocks(ids, np.float16)):
-        floor.add(expected, found)
-    report.add(f"{name}.f16_cache_top1_agreement", floor.top1(), positions=len(ids))
-    report.add(f"{name}.f16_cache_mean_kl", floor.mean_kl(), positions=len(ids))
+class NoisyCache(reference_llm.Cache):
+    """An f16 cache whose entries got a little noise before they were rounded: one draw of the roundings."""
+
+    def __init__(self, random):
+        super().__init__(np.float16)
+        self.random = random
+
+    def append(self, k, v):
+        noisy = [(x * (1 + CACHE_NOISE * self.random.standard_normal(x.shape))).astype(np.float32) for x in (k, v)]
+        return super().append(*noisy)
 
 
-def compare_text(name, runner, model, report, tokens, floor):
-    ids = runner("--raw", "--prompt-file", str(HERE / "text.txt"), "--max-tokens", "0")["prompt_ids"][:tokens]
+def report_floor(prefix, model, report, ids, draws):
+    """What the rounding of an f16 cache alone costs: the float32 reference against itself with such a cache, plain
+    first, then with other draws of the roundings."""
+    exact, random = model.hidden(ids), np.random.default_rng(1)
+    for draw in range(draws):
+        kinds = [reference_llm.Cache(np.float16) if draw == 0 else NoisyCache(random) for _ in model.layers]
+        rounded, floor = model.hidden(ids, kinds), Agreement()
+        for first in range(0, len(ids), reference_llm.ROWS):
+            rows = slice(first, first + reference_llm.ROWS)
+            floor.add(model.logits(exact[rows]), model.logits(rounded[rows]))
+        report.add(f"{prefix}.f16_cache_alone.mean_kl", floor.mean_kl(), draw=draw, top1_agreement=floor.top1())
+
+
+def compare_text(name, text, runners, model, report, tokens, draws):
+    """`runners` by the dtype of their bundle's cache."""
+    path = HERE / "texts" / f"{text}.txt"
+    ids = next(iter(runners.values()))("--raw", "--prompt-file", str(path), "--max-tokens", "0")["prompt_ids"][:tokens]
     if len(ids) < tokens:
-        raise SystemExit(f"text.txt has only {len(ids)} tokens")
-    agreement = Agreement()
+        raise SystemExit(f"{path} has only {len(ids)} tokens")
+    agreements = {cache: Agreement() for cache in runners}
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "logits.npy"
-        runner.ids(ids, "--logits", str(path))
-        ours = np.load(path, mmap_mode="r")
+        ours = {}
+        for cache, runner in runners.items():
+            file = pathlib.Path(folder) / f"{cache}.npy"
+            runner.ids(ids, "--logits", str(file))
+            ours[cache] = np.load(file, mmap_mode="r")
         for first, expected in model.logit_blocks(ids):
-            agreement.add(expected, np.asarray(ours[first:first + len(expected)]))
-    top1, mean = agreement.top1(), agreement.mean_kl()
-    report.add(f"{name}.top1_agreement", top1, f">= {MIN_TOP1}", top1 >= MIN_TOP1, positions=tokens)
-    report.add(f"{name}.mean_kl", mean, f"<= {MAX_MEAN_KL}", mean <= MAX_MEAN_KL, positions=tokens)
-    report.add(f"{name}.max_kl", float(np.max(agreement.divergences)))
-    report.add(f"{name}.max_logit_difference", agreement.largest)
-    if floor:
-        report_floor(name, model, report, ids)
+            for cache, agreement in agreements.items():
+                agreement.add(expected, np.asarray(ours[cache][first:first + len(expected)]))
+    for cache, agreement in agreements.items():
+        prefix, top1, mean = f"{name}.{text}.{cache}_cache", agreement.top1(), agreement.mean_kl()
+        report.add(f"{prefix}.top1_agreement", top1, f">= {MIN_TOP1}", top1 >= MIN_TOP1, positions=tokens)
+        report.add(f"{prefix}.mean_kl", mean, f"<= {MAX_MEAN_KL}", mean <= MAX_MEAN_KL, positions=tokens)
+        report.add(f"{prefix}.max_kl", float(np.max(agreement.divergences)))
+        report.add(f"{prefix}.max_logit_difference", agreement.largest)
+    report_floor(f"{name}.{text}", model, report, ids, draws)
 
 
 def compare_prompts(name, runner, model, report, prompts):
@@ -170,14 +195,28 @@ def find_gguf(args, name):
     return str(path)
 
 
+def export_with_f32_cache(args, gguf, folder):
+    exporter = pathlib.Path(args.runner).with_name("coreai-export")
+    done = subprocess.run([str(exporter), "llm", gguf, "--output", folder, "--kv-precision", "float32"],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{exporter} failed ({done.returncode}): {done.stderr.strip()}")
+    return folder
+
+
 def measure(args, name, report):
     bundle = pathlib.Path(args.models) / MODELS[name]["bundle"]
     if not (bundle / "metadata.json").exists():
         raise Absent(f"{bundle} is absent: run scripts/models")
-    model = reference_llm.Model(find_gguf(args, name))
-    runner = Runner(args, bundle)
+    gguf = find_gguf(args, name)
+    model, runner = reference_llm.Model(gguf), Runner(args, bundle)
     prompts = json.loads((HERE / "prompts.json").read_text())
-    compare_text(name, runner, model, report, 256 if args.quick else TEXT_TOKENS, args.floor)
+    with tempfile.TemporaryDirectory() as folder:
+        runners = {"f16": runner, "f32": Runner(args, export_with_f32_cache(args, gguf, f"{folder}/{bundle.name}"))}
+        for text in [args.text] if args.text else TEXTS:
+            compare_text(name, text, runners, model, report, 256 if args.quick else TEXT_TOKENS, args.floor)
+    if args.only_texts:
+        return
     compare_prompts(name, runner, model, report, prompts[:4] if args.quick else prompts)
     if name == "smollm2":
         compare_recorded(name, runner, model, report, "smollm2_faithful.json", None)
@@ -193,7 +232,10 @@ def main():
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--smollm2-gguf")
     parser.add_argument("--gemma3-gguf")
-    parser.add_argument("--floor", action="store_true", help="also what an f16 cache alone costs the reference")
+    parser.add_argument("--text", choices=TEXTS, help="one text instead of all")
+    parser.add_argument("--only-texts", action="store_true", help="no prompts, no recorded continuations")
+    parser.add_argument("--floor", type=int, default=0, metavar="DRAWS",
+                        help="also what an f16 cache alone costs the reference, for so many draws of its roundings")
     parser.add_argument("--quick", action="store_true", help="256 tokens of text and 4 prompts")
     parser.add_argument("--json", help="also write all figures to this file")
     args = parser.parse_args()
