@@ -29,7 +29,7 @@ Plan compile_once(const ir::Module& module, const ir::Graph& function, const OpE
   if (on("elementwise")) form_elementwise(graph);
   Plan plan = schedule(std::move(graph), {on("views")});
   if (on("rows")) limit_rows(plan);
-  assign_slots(plan, on("memory"));
+  find_lifetimes(plan, on("memory"));
   return plan;
 }
 

@@ -13,7 +13,7 @@ Plan schedule(Graph graph, const ScheduleOptions& options);
 
 // rows: marks the steps after the last one that every row needs, so that a call can compute only its last rows.
 void limit_rows(Plan& plan);
-// memory: gives arena buffers that never live together one slot.
-void assign_slots(Plan& plan, bool share);
+// memory: finds the steps between which each buffer lives, so that others can have its place; without `share`, all.
+void find_lifetimes(Plan& plan, bool share);
 
 }  // namespace coreai::compiler

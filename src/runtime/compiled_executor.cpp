@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "backend/cpu/arena_layout.h"
 #include "backend/cpu/executable.h"
 #include "backend/cpu/reference/evaluator.h"
 #include "coreai/base/error.h"
@@ -53,6 +54,10 @@ struct CompiledWorkspace final : Workspace {
   std::vector<std::int64_t> symbols, values;
   std::vector<cpu::KvBuffer*> states;
   std::vector<std::shared_ptr<Storage>> output_storage;
+
+  WorkspaceUse use() const override {
+    return {call->arena_layout().bytes(), call->arena_layout().largest_live_bytes()};
+  }
 };
 
 bool strictly_increasing(const NDArray& array) {

@@ -33,6 +33,7 @@ struct StateImpl {
 // Memory that calls of one invocation reuse.
 struct Workspace {
   virtual ~Workspace() = default;
+  virtual WorkspaceUse use() const { return {}; }
 };
 
 // One call. Inputs and states are checked against the descriptor already, in its order.

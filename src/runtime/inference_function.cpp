@@ -84,6 +84,10 @@ std::vector<StepProfile> Invocation::profile(std::stop_token stop) {
   return steps;
 }
 
+WorkspaceUse Invocation::workspace_use() const {
+  return impl_->workspace->use();
+}
+
 void Invocation::run(std::stop_token stop, std::vector<StepProfile>* profile) {
   detail::InvocationImpl& call = *impl_;
   const FunctionDescriptor& descriptor = call.function->descriptor;

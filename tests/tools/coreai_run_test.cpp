@@ -91,10 +91,14 @@ TEST_F(CoreaiRun, ProfilesEveryStep) {
     for (const Json& step : report["steps"]) sum += step["ms"].get<double>();
     EXPECT_GT(sum, 0.0);
     EXPECT_EQ(report["execution"] == "compiled", precision == "faithful");
+    const double workspace = report["workspace_bytes"].get<double>();
+    EXPECT_EQ(workspace > 0, precision == "faithful");
+    EXPECT_LE(workspace, 1.2 * report["largest_live_bytes"].get<double>());
   }
   const Result table = run(call);
   EXPECT_THAT(table.out, HasSubstr("GFLOP/s"));
   EXPECT_THAT(table.out, HasSubstr("attention"));
+  EXPECT_THAT(table.out, HasSubstr("live at one time"));
   EXPECT_EQ(run("--check cases.json --profile").code, 64);
 }
 

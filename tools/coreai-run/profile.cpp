@@ -40,6 +40,7 @@ Invocation prepared(const InferenceFunction& function, const NamedArrays& inputs
 struct Profile {
   double call_ms = 0;              // whole calls, not step by step
   std::vector<StepProfile> steps;  // each with its median
+  WorkspaceUse workspace;
 };
 
 Profile measure(Invocation& call, int repeat) {
@@ -56,6 +57,7 @@ Profile measure(Invocation& call, int repeat) {
     for (std::size_t s = 0; s < times.size(); ++s) times[s].push_back(profile.steps[s].ms);
   }
   profile.call_ms = median(whole);
+  profile.workspace = call.workspace_use();
   for (std::size_t s = 0; s < times.size(); ++s) profile.steps[s].ms = median(times[s]);
   return profile;
 }
@@ -109,6 +111,8 @@ int profile_function(const CoreaiRunOptions& options, const InferenceFunction& f
                          {"execution", function.execution_kind()},
                          {"calls", options.repeat},
                          {"call_ms", profile.call_ms},
+                         {"workspace_bytes", profile.workspace.bytes},
+                         {"largest_live_bytes", profile.workspace.largest_live_bytes},
                          {"steps", steps}};
     print(report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return kDone;
@@ -131,6 +135,10 @@ int profile_function(const CoreaiRunOptions& options, const InferenceFunction& f
   print(fmt::format("{}: {}, {:.3f} ms a call (median of {}), {:.3f} ms step by step\n", printable(function.name()),
                     function.execution_kind(), profile.call_ms, options.repeat, total));
   print(table.to_string());
+  if (profile.workspace.bytes > 0) {
+    print(fmt::format("workspace {}, of which {} live at one time\n", format_bytes(profile.workspace.bytes),
+                      format_bytes(profile.workspace.largest_live_bytes)));
+  }
   return kDone;
 }
 

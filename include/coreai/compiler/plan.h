@@ -54,7 +54,6 @@ struct Plan {
   std::vector<int> output_buffers;  // by output index
   std::vector<std::vector<Expr>> output_shapes;
   std::vector<int> output_row_axis;  // axis that set_last_rows shortens; -1 = none
-  std::size_t slot_count = 0;
   std::vector<std::string> notes;  // what a pass reports
 };
 

@@ -32,7 +32,7 @@ struct Buffer {
   DType dtype = DType::kF32;
   std::size_t index = 0;  // of the input or output
   Expr elements = 0;
-  int slot = -1;  // arena: buffers with one slot share memory
+  int first_step = -1, last_step = -1;  // that touch it
 };
 
 // Rows in a buffer: row r starts at element offset + r * row_stride.

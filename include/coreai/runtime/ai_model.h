@@ -63,6 +63,12 @@ struct StepProfile {
   std::int64_t weight_bytes = 0, read_bytes = 0, written_bytes = 0, multiply_adds = 0;
 };
 
+// Memory between the steps of the last call of a compiled function: what was laid out, and the largest sum of values
+// that live at one time, which no layout can go below. Zeros where the function runs op by op.
+struct WorkspaceUse {
+  std::size_t bytes = 0, largest_live_bytes = 0;
+};
+
 class Invocation {
  public:
   ~Invocation();
@@ -81,6 +87,7 @@ class Invocation {
   // The same call with the time of every step, each waited for: somewhat slower than run(). In the order of the steps;
   // one entry per kind of operation when the function runs op by op.
   std::vector<StepProfile> profile(std::stop_token stop = {});
+  WorkspaceUse workspace_use() const;
   // Valid until the next run of this invocation.
   const NDArray& output(std::size_t index) const;
 

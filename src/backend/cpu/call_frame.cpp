@@ -38,15 +38,26 @@ Activation kernel_activation(compiler::Activation a) {
 }
 
 void reserve(std::shared_ptr<Storage>& storage, std::size_t bytes) {
-  // A quarter more: a growing context then reallocates rarely.
-  if (!storage || storage->size() < bytes) storage = Storage::allocate(bytes + bytes / 4);
+  // An eighth more than what has grown: a growing context then reallocates rarely.
+  if (!storage || storage->size() < bytes) storage = Storage::allocate(storage ? bytes + bytes / 8 : bytes);
+}
+
+std::vector<Lifetime> arena_lifetimes(const compiler::Plan& plan) {
+  std::vector<Lifetime> lifetimes(plan.buffers.size());
+  for (std::size_t i = 0; i < lifetimes.size(); ++i) {
+    const Buffer& b = plan.buffers[i];
+    if (b.kind == Buffer::Kind::kArena) lifetimes[i] = {b.first_step, b.last_step};
+  }
+  return lifetimes;
 }
 
 }  // namespace
 
-CallFrame::CallFrame(const Executable& executable) : executable_(executable) {
+CallFrame::CallFrame(const Executable& executable)
+    : executable_(executable), arena_layout_(arena_lifetimes(executable.plan)) {
   calls_.resize(executable_.plan.steps.size());
   addresses_.resize(executable_.plan.buffers.size());
+  buffer_bytes_.resize(executable_.plan.buffers.size());
   build_phases();
 }
 
@@ -105,24 +116,17 @@ float* CallFrame::row_address(const compiler::Rows& rows, std::int64_t row) cons
 
 void CallFrame::place_buffers(CallMemory& memory) {
   const auto& plan = executable_.plan;
-  std::vector<std::size_t>& sizes = slot_bytes_;
-  sizes.assign(plan.slot_count, 0);
-  const auto bytes_of = [&](const Buffer& b) {
-    return dtype_bytes(b.dtype, static_cast<std::uint64_t>(std::max<std::int64_t>(value(b.elements), 0)));
-  };
-  for (const Buffer& b : plan.buffers) {
-    if (b.kind != Buffer::Kind::kArena || b.slot < 0) continue;
-    auto& size = sizes[static_cast<std::size_t>(b.slot)];
-    size = std::max(size, aligned64(bytes_of(b)));
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& b = plan.buffers[i];
+    buffer_bytes_[i] = dtype_bytes(b.dtype, static_cast<std::uint64_t>(std::max<std::int64_t>(value(b.elements), 0)));
   }
-  std::size_t total = 0;
-  for (std::size_t& s : sizes) total += std::exchange(s, total);  // sizes become offsets
-  reserve(memory.arena, total);
+  arena_layout_.place(buffer_bytes_);
+  reserve(memory.arena, arena_layout_.bytes());
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& b = plan.buffers[i];
     switch (b.kind) {
       case Buffer::Kind::kArena:
-        addresses_[i] = b.slot < 0 ? nullptr : memory.arena->data() + sizes[static_cast<std::size_t>(b.slot)];
+        addresses_[i] = b.first_step < 0 ? nullptr : memory.arena->data() + arena_layout_.offset(i);
         break;
       case Buffer::Kind::kInput:
         // Steps never write inputs.

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/cpu/arena_layout.h"
 #include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/executable.h"
@@ -40,6 +41,7 @@ class CallFrame final : public StepProgram {
 
   // The plan's step that a step of this program is a phase of.
   int plan_step(int phase) const { return phases_[static_cast<std::size_t>(phase)].step; }
+  const ArenaLayout& arena_layout() const { return arena_layout_; }
 
   int step_count() const override { return static_cast<int>(phases_.size()); }
   StepInfo step_info(int step) const override;
@@ -130,7 +132,8 @@ class CallFrame final : public StepProgram {
   std::vector<Phase> phases_;
   std::vector<StepCall> calls_;
   std::vector<std::byte*> addresses_;
-  std::vector<std::size_t> slot_bytes_;
+  std::vector<std::size_t> buffer_bytes_;
+  ArenaLayout arena_layout_;
   CallMemory memory_;
   std::vector<KvBuffer> states_;  // looks at the caller's, which may change or go while a late chunk reads
   std::span<const std::int64_t> values_;

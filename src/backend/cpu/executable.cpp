@@ -30,6 +30,10 @@ void Call::run(std::span<const std::int64_t> values, const CallArrays& arrays, s
   if (pool_->drain_for(frame, kLeaveTime)) frame.release();
 }
 
+const ArenaLayout& Call::arena_layout() const {
+  return frames_[turn_]->arena_layout();
+}
+
 std::vector<double> Call::profile(std::span<const std::int64_t> values, const CallArrays& arrays,
                                   std::stop_token stop) {
   using Clock = std::chrono::steady_clock;

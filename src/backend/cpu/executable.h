@@ -35,6 +35,7 @@ struct CallArrays {
 };
 
 struct CallMemory;
+class ArenaLayout;
 class CallFrame;
 
 // The workspace of one caller. Allocates nothing once it has seen the largest extents. Not thread-safe.
@@ -48,6 +49,8 @@ class Call {
   void run(std::span<const std::int64_t> values, const CallArrays& arrays, std::stop_token stop);
   // The same, phase by phase: wall time per step of the plan, in ms.
   std::vector<double> profile(std::span<const std::int64_t> values, const CallArrays& arrays, std::stop_token stop);
+  // Of the last run.
+  const ArenaLayout& arena_layout() const;
 
  private:
   std::shared_ptr<const Executable> executable_;
