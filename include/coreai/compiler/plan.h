@@ -54,7 +54,7 @@ struct Plan {
   std::vector<int> output_buffers;  // by output index
   std::vector<std::vector<Expr>> output_shapes;
   std::vector<int> output_row_axis;  // axis that set_last_rows shortens; -1 = none
-  std::vector<std::string> notes;  // what a pass reports
+  std::vector<std::string> notes;    // what a pass reports
 };
 
 // Buffers that a step reads and writes.
