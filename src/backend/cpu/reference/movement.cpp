@@ -502,7 +502,8 @@ Results range_kernel(const Call& call) {
         const auto distance =
             static_cast<std::uint64_t>(up ? stop : start) - static_cast<std::uint64_t>(up ? start : stop);
         const std::uint64_t stride = up ? static_cast<std::uint64_t>(step) : 0 - static_cast<std::uint64_t>(step);
-        length = static_cast<double>((distance - 1) / stride + 1);
+        const std::uint64_t strides = (distance - 1) / stride;
+        length = static_cast<double>(strides) + 1;
       }
     }
     if (!(length > 0)) length = 0;
