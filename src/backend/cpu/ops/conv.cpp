@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "backend/cpu/gemm.h"
@@ -205,6 +206,7 @@ class ConvKernel final : public OpKernel {
         }
       }
     }
+    finite_weights_ = std::ranges::all_of(own_weights_, [](float w) { return std::isfinite(w); });
     repacked_for_ = shape_;
   }
 
@@ -280,13 +282,53 @@ class ConvKernel final : public OpKernel {
     }
     const std::int64_t out_plane = product(shape_.out);
     std::byte* y = y_.data + matrix * cut.m * out_plane * element_bytes(y_.dtype);
+    const bool border = !part.inside && !finite_weights_;
     if (c_floats_ == 0) {
-      return gemm_chunk(gemm_, cut, chunk, a, cut.k, panels, reinterpret_cast<float*>(y), out_plane, rest);
+      gemm_chunk(gemm_, cut, chunk, a, cut.k, panels, reinterpret_cast<float*>(y), out_plane, rest);
+      if (border) {
+        float* c = reinterpret_cast<float*>(y) + row * out_plane + column;
+        sum_border(part, input, a + row * cut.k, c, out_plane, {rows, column, columns});
+      }
+      return;
     }
     gemm_chunk(gemm_, cut, chunk, a, cut.k, panels, c_copy - row * columns - column, columns, rest);
+    if (border) sum_border(part, input, a + row * cut.k, c_copy, columns, {rows, column, columns});
     for (std::int64_t r = 0; r < rows; ++r) {
       store_row(part, c_copy + r * columns, column, columns, y + (row + r) * out_plane * element_bytes(y_.dtype),
                 narrow);
+    }
+  }
+
+  // The product reads zeros outside a plane, and a weight that is infinite or NaN makes NaN of them: pixels with such a
+  // tap are summed again without it. `block`: rows, first pixel, pixels.
+  void sum_border(const Part& part, const TapInput& in, const float* a, float* c, std::int64_t c_stride,
+                  const Triple& block) const {
+    std::vector<const Tap*> inside;
+    for (std::int64_t i = 0; i < block[2]; ++i) {
+      const std::int64_t pixel = block[1] + i, line = pixel / part.count[2];
+      const Triple at{line / part.count[1], line % part.count[1], pixel % part.count[2]};
+      inside.clear();
+      for (std::size_t t = 0; t < part.tap_count; ++t) {
+        const auto reads = [&](std::size_t axis) {
+          const std::int64_t from = at[axis] + in.taps[t].at[axis];
+          return from >= 0 && from < in.extents[axis];
+        };
+        if (reads(0) && reads(1) && reads(2)) inside.push_back(in.taps + t);
+      }
+      if (inside.size() == part.tap_count) continue;
+      const std::int64_t first = (at[0] * in.extents[1] + at[1]) * in.extents[2] + at[2];
+      for (std::int64_t r = 0; r < block[0]; ++r) {
+        float sum = 0;
+        for (std::int64_t channel = 0; channel < shape_.in_per_group(); ++channel) {
+          for (const Tap* tap : inside) {
+            float x = 0;
+            const std::int64_t from = channel * in.plane + first + tap->offset;
+            rows_.to_f32(in.dtype, in.data + from * element_bytes(in.dtype), &x, 1);
+            sum = std::fma(a[r * part.cut.k + channel * in.tap_count + (tap - in.taps)], x, sum);
+          }
+        }
+        c[r * c_stride + i] = sum;
+      }
     }
   }
 
@@ -377,6 +419,7 @@ class ConvKernel final : public OpKernel {
   const GemmKernels& gemm_;
   const TapKernels& taps_kernels_;
   bool transposed_, constant_, bound_ = false, direct_ = false;
+  bool finite_weights_ = true;  // transposed: all of them
   OpArray x_, w_, y_;
   ConvShape shape_;
   Triple plane_{}, window_{};  // extents of a plane as the product sees it; elements between windows

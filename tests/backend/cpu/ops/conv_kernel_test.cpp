@@ -111,6 +111,29 @@ TEST(ConvKernel, AgreesTransposed) {
   }
 }
 
+// What lies outside the input is not in the sum: an infinite weight makes NaN only of zeros and NaNs that are there.
+TEST(ConvKernel, AnInfiniteWeightReachesNoPixelOutside) {
+  const Transposed cases[] = {
+      {{1, 2, 5, 7}, {2, 3, 3, 3}, {1, 1}, {0, 0}, {1, 1}, {0, 0}},
+      {{1, 2, 5, 19}, {2, 70, 3, 4}, {2, 3}, {1, 2}, {1, 1}, {1, 2}},
+      {{1, 4, 6, 5}, {4, 3, 3, 3}, {3, 2}, {0, 1}, {2, 3}, {0, 0}, 2},
+      {{1, 2, 3, 4, 5}, {2, 3, 2, 3, 2}, {2, 1, 2}, {0, 1, 0}, {1, 1, 2}, {1, 0, 0}},
+  };
+  OpCheck check;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const Transposed& c : cases) {
+      std::vector<Operand> all = operands(check, c, dtype);
+      NDArray& weight = all[1].array;
+      std::vector<double> values(static_cast<std::size_t>(weight.element_count()));
+      read_as_f64(weight, values);
+      values[0] = INFINITY;
+      write_from_f64(weight, values);
+      const auto code = c.x.rank() == 4 ? ir::OpCode::kConvTranspose2d : ir::OpCode::kConvTranspose3d;
+      check.expect_agrees(code, all, dtype, tolerance(dtype));
+    }
+  }
+}
+
 TEST(ConvKernel, RefusesWhatDoesNotFit) {
   OpCheck check;
   const auto refuses = [&](const Case& c, const Shape& result) {
