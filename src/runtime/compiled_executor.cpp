@@ -223,7 +223,7 @@ std::unique_ptr<FunctionExecutor> make_compiled_executor(Plan plan, PackedWeight
                                                          const SpecializationOptions& options) {
   auto executable = std::make_shared<cpu::Executable>();
   executable->threads = options.threads > 0 ? options.threads : available_cores();
-  executable->isa = cpu::detect_isa();
+  executable->isa = options.kernels.empty() ? cpu::detect_isa() : cpu::isa_from_name(options.kernels).value();
   executable->digits = digits_of(options.precision);
   executable->evaluator = &cpu::reference_evaluator();
   if (!resources.pool) resources.pool = std::make_shared<ThreadPool>(executable->threads);

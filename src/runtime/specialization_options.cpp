@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "backend/cpu/isa.h"
 #include "coreai/base/error.h"
 
 namespace coreai {
@@ -48,6 +49,9 @@ void SpecializationOptions::validate() const {
     add(fmt::format("precision {} does not exist", static_cast<int>(precision)));
   for (const std::string& pass : disabled_passes) {
     if (pass.empty()) add("disabled_passes holds an empty name");
+  }
+  if (const auto level = cpu::isa_from_name(kernels); !kernels.empty() && (!level || !cpu::isa_supported(*level))) {
+    add(fmt::format("kernels is \"{}\", this CPU runs portable up to {}", kernels, cpu::isa_name(cpu::detect_isa())));
   }
   if (progress_user && !progress) add("progress_user is given without progress");
   if (!problems.empty()) throw InvalidArgumentError(problems, "SpecializationOptions");

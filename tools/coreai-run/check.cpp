@@ -46,6 +46,7 @@ int run_checks(const CoreaiRunOptions& options) {
   CheckOptions check;
   if (!options.precision.empty()) check.specialization.precision = precision_from_name(options.precision);
   check.specialization.threads = thread_count(options.common);
+  check.specialization.kernels = options.kernels;
   check.asset = options.asset;
   check.case_name = options.case_name;
   if (!options.asset.empty()) {

@@ -10,6 +10,8 @@ void add_options(CLI::App& app, CoreaiRunOptions& options) {
   app.add_option("--precision", options.precision,
                  "faithful, exact, strict or fast (default: faithful, strict with --check)")
       ->check(CLI::IsMember({"faithful", "exact", "strict", "fast"}));
+  app.add_option("--kernels", options.kernels, "level of the CPU kernels: portable, avx2 or avx512 (default: the best)")
+      ->check(CLI::IsMember({"portable", "avx2", "avx512"}));
   app.add_option("--function", options.function, "function to call")->capture_default_str();
   app.add_option("--input", options.inputs, "name=file.npy, once per input");
   app.add_option("--state", options.states, "name=file.npy or name=zeros:1x2x3; a static state starts at zero");

@@ -12,6 +12,7 @@ namespace coreai::tools {
 struct CoreaiRunOptions {
   std::string asset;  // empty: --check files name their own
   std::string precision;
+  std::string kernels;
   std::string function = "main";
   std::vector<std::string> inputs, states;  // name=file.npy; a state may be name=zeros:1x2x3
   std::string output_directory;

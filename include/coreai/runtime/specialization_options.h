@@ -30,8 +30,9 @@ struct SpecializationOptions {
   int threads = 0;                       // worker threads of a call; 0 = one per available core
   bool expect_frequent_reshapes = true;  // kept for the reference's contract: a dynamic plan serves every shape here
   std::vector<std::string> disabled_passes;  // by name, for tests and comparison
-  bool use_cache = true;                     // packed weights and plan on disk
-  std::filesystem::path cache_directory;     // empty = COREAI_CACHE_DIR, else the XDG cache folder
+  std::string kernels;    // level by name, for tests and comparison: portable, avx2, avx512; empty = this CPU's best
+  bool use_cache = true;  // packed weights and plan on disk
+  std::filesystem::path cache_directory;  // empty = COREAI_CACHE_DIR, else the XDG cache folder
   // Told of long work (packing weights): fraction 0..1 and what is being done. Called from the loading thread.
   void (*progress)(double fraction, std::string_view what, void* user) = nullptr;
   void* progress_user = nullptr;
