@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_map>
 
 #include "compiler/lower.h"
 #include "compiler/passes.h"
@@ -16,21 +17,58 @@ namespace {
 constexpr std::array<std::string_view, 9> kPassNames = {"resolve",     "fold",  "linear", "recognize", "fusion",
                                                         "elementwise", "views", "rows",   "memory"};
 
-Plan compile_once(const ir::Module& module, const ir::Graph& function, const OpEvaluator& evaluator,
-                  const CompileOptions& options, const std::set<std::string>& inlined) {
+// Marks what the compiler computed itself and what nobody reads, before later passes join nodes.
+void trace_folded(Graph& graph) {
+  Graph swept = graph;
+  swept.sweep();
+  for (Origin& origin : graph.origins) {
+    if (origin.node == kNoNode) continue;
+    const Node& node = graph.node(origin.node);
+    const bool folded = node.kind == NodeKind::kDead && !node.outputs.empty() && graph.value(node.outputs[0]).constant;
+    if (folded) {
+      origin.traced.fate = OpFate::kFolded;
+    } else if (swept.node(origin.node).kind == NodeKind::kDead) {
+      origin.traced.fate = OpFate::kUnused;
+    }
+  }
+}
+
+// The rest is inside a step, but for those that have a GenericStep of their own.
+std::vector<TracedOp> finished_trace(const std::vector<Origin>& origins, const Plan& plan) {
+  std::unordered_map<const ir::Op*, int> generic;
+  for (const Step& step : plan.steps) {
+    if (const auto* body = std::get_if<GenericStep>(&step.body)) ++generic[body->op];
+  }
+  std::vector<TracedOp> trace;
+  trace.reserve(origins.size());
+  for (const Origin& origin : origins) {
+    trace.push_back(origin.traced);
+    if (origin.traced.fate != OpFate::kStep) continue;
+    const auto found = generic.find(origin.traced.op);
+    if (found != generic.end() && found->second-- > 0) trace.back().fate = OpFate::kGeneric;
+  }
+  return trace;
+}
+
+CompileResult compile_once(const ir::Module& module, const ir::Graph& function, const OpEvaluator& evaluator,
+                           const CompileOptions& options, const std::set<std::string>& inlined) {
   const auto on = [&](std::string_view name) { return !options.disabled_passes.contains(name); };
   Graph graph = lower(module, function, {on("resolve"), inlined});
   if (on("fold")) fold_constants(graph, evaluator);
+  if (options.trace) trace_folded(graph);
   if (on("linear")) form_linear_layers(graph);
   if (on("recognize")) recognize_composites(graph);
   graph.sweep();
   form_states(graph);
   if (on("fusion")) fuse(graph);
   if (on("elementwise")) form_elementwise(graph);
+  const std::vector<Origin> origins = std::move(graph.origins);
   Plan plan = schedule(std::move(graph), {on("views")});
   if (on("rows")) limit_rows(plan);
   find_lifetimes(plan, on("memory"));
-  return plan;
+  std::vector<TracedOp> trace;
+  if (options.trace) trace = finished_trace(origins, plan);
+  return {std::move(plan), std::move(trace), {}};
 }
 
 }  // namespace
@@ -50,12 +88,12 @@ CompileResult compile(const ir::Module& module, const ir::Graph& function, const
   std::set<std::string> inlined;
   while (true) {
     try {
-      return {compile_once(module, function, evaluator, options, inlined), {}};
+      return compile_once(module, function, evaluator, options, inlined);
     } catch (const NotPlannable& e) {
       // A composite that no kernel takes runs by its body.
-      if (e.composite_symbol.empty() || !inlined.insert(e.composite_symbol).second) return {std::nullopt, e.reason};
+      if (e.composite_symbol.empty() || !inlined.insert(e.composite_symbol).second) return {std::nullopt, {}, e.reason};
     } catch (const Error& e) {
-      return {std::nullopt, e.what()};
+      return {std::nullopt, {}, e.what()};
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "coreai/compiler/compiler.h"
 #include "coreai/compiler/expr.h"
 #include "coreai/compiler/plan.h"
 #include "coreai/ir/module.h"
@@ -129,9 +130,16 @@ struct GraphOutput {
   DType dtype = DType::kF32;  // declared
 };
 
+// An operation that lower() met: its fate there, and the node that it became.
+struct Origin {
+  TracedOp traced;
+  NodeId node = kNoNode;
+};
+
 class Graph {
  public:
   ExprPool exprs;
+  std::vector<Origin> origins;
   std::vector<Guard> guards;
   std::vector<IncreasingGuard> increasing;
   std::vector<SymbolBinding> symbols;

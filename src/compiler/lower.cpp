@@ -104,9 +104,28 @@ class Lowering {
         results.assign(op->operands.begin(), op->operands.end());
         break;
       }
+      const std::size_t origin = g_.origins.size(), nodes = g_.nodes.size();
+      g_.origins.push_back({{op.get(), OpFate::kStructure}, kNoNode});
       lower_op(*op, depth);
+      trace(g_.origins[origin], nodes);
     }
     return results;
+  }
+
+  // What lower_op() made of an operation when there were `nodes` nodes before it.
+  void trace(Origin& origin, std::size_t nodes) const {
+    const ir::Op& op = *origin.traced.op;
+    if (g_.nodes.size() > nodes && g_.nodes.back().source == &op) {
+      origin.node = static_cast<NodeId>(g_.nodes.size() - 1);
+      origin.traced.fate = OpFate::kStep;
+    } else if (op.code == OpCode::kInvoke) {
+      if (module_.callee(op).composite()) origin.traced.fate = OpFate::kInlined;
+    } else if (op.code != OpCode::kConstant && op.results.size() == 1) {
+      const auto bound = bindings_.find(op.results[0]);
+      const bool arithmetic = bound != bindings_.end() && bound->second.value != kNoValue &&
+                              g_.value(bound->second.value).host && op.code != OpCode::kIsolatedGroup;
+      if (arithmetic) origin.traced.fate = OpFate::kShapes;
+    }
   }
 
   void lower_op(const ir::Op& op, int depth) {
@@ -176,6 +195,7 @@ class Lowering {
       std::vector<double> elements(static_cast<std::size_t>(value.element_count()));
       read_as_f64(value, elements);
       std::vector<Expr> host;
+      host.reserve(elements.size());
       for (double e : elements) host.push_back(g_.exprs.constant(static_cast<std::int64_t>(e)));
       g_.value(v).host = std::move(host);
     }

@@ -148,6 +148,37 @@ TEST(CoreaiBuild, PlanTakesExtentsInOrderOrByName) {
   EXPECT_THAT(run({"inspect", asset, "--plan", "q=5", "--function", "decode"}).err, HasSubstr("main"));
 }
 
+nlohmann::json ops_of(const std::string& asset) {
+  const Outcome outcome = run({"inspect", fixture(asset), "--ops", "--json"});
+  EXPECT_EQ(outcome.code, kDone) << outcome.err;
+  return nlohmann::json::parse(outcome.out).at("ops").at(0);
+}
+
+TEST(CoreaiBuild, OpsTellFusedFromKernelsAndBodies) {
+  const auto decoder = ops_of("genuine/qwen3_f32_b3/qwen3_f32_b3.aimodel");
+  EXPECT_EQ(decoder["execution"], "compiled");
+  EXPECT_GT(decoder["paths"]["fused"], 0);
+  EXPECT_EQ(decoder["paths"]["refused"], 0);
+  std::int64_t sum = 0;
+  for (const auto& usage : decoder["operations"]) sum += usage["count"].get<std::int64_t>();
+  std::int64_t total = 0;
+  for (const auto& path : decoder["paths"]) total += path.get<std::int64_t>();
+  EXPECT_EQ(sum, total);
+  EXPECT_EQ(ops_of("op_assets/softmax.aimodel")["paths"]["kernel"], 1);
+  EXPECT_EQ(ops_of("op_assets/sort.aimodel")["paths"]["reference"], 1);
+  const std::string text = run({"inspect", fixture("op_assets/sort.aimodel"), "--ops"}).out;
+  EXPECT_THAT(text, StartsWith("function main (compiled)\n"));
+  EXPECT_THAT(text, HasSubstr("reference  sort_v1"));
+}
+
+TEST(CoreaiBuild, OpsNameWhatIsRefusedAndWhatToDo) {
+  const auto refused = ops_of("op_assets/delegate.aimodel");
+  EXPECT_EQ(refused["paths"]["refused"], 1);
+  const std::string text = run({"inspect", fixture("op_assets/delegate.aimodel"), "--ops"}).out;
+  EXPECT_THAT(text, HasSubstr("execution.delegate_v2"));
+  EXPECT_THAT(text, HasSubstr("Give the source asset"));
+}
+
 TEST(CoreaiBuild, CacheListsAndClears) {
   Scratch scratch;
   const fs::path folder = scratch / "cache";

@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 const fs::path kFixtures = COREAI_FIXTURE_DIR;
@@ -77,6 +79,41 @@ TEST_F(CoreaiRun, AStateThatIsWrittenContinuesTheSequence) {
   const NDArray last = read_npy(dir_ / "rest/logits.npy");
   for (std::size_t i = 0; i < 512; ++i)
     EXPECT_NEAR(whole.values<float>()[1024 + i], last.values<float>()[i], 1e-4) << i;
+}
+
+// The same bits on every level that this CPU has; a level that it lacks is refused by name.
+TEST_F(CoreaiRun, KernelsOfEveryLevelGiveTheSameBits) {
+  const std::string call = kAsset + " --input input_ids=ids.npy --input position_ids=positions.npy" + states();
+  ASSERT_EQ(run(call + " --output-dir best").code, 0);
+  const std::string best = slurp(dir_ / "best/logits.npy");
+  int levels = 0;
+  for (const std::string level : {"portable", "avx2", "avx512"}) {
+    const Result result = run(call + " --kernels " + level + " --output-dir " + level);
+    if (result.code == 0) {
+      ++levels;
+      EXPECT_EQ(slurp(dir_ / (level + "/logits.npy")), best) << level;
+    } else {
+      EXPECT_EQ(result.code, 1);
+      EXPECT_THAT(result.err, HasSubstr("kernels is \"" + level + "\""));
+    }
+  }
+  EXPECT_GE(levels, 1);
+  EXPECT_EQ(run(call + " --kernels sse").code, 64);
+}
+
+// What only a device or another program defines is refused by name, with what to do instead.
+// Reading makes the second version of the first.
+TEST_F(CoreaiRun, RefusesByNameWhatNothingHereDefines) {
+  for (const auto& [asset, name] : {std::pair{"delegate", "execution.delegate_v2"},
+                                    {"delegate_v1", "execution.delegate_v2"},
+                                    {"metal4_kernel", "metal.metal4_kernel_v1"},
+                                    {"udml_call", "udml.call_v1"},
+                                    {"udml_placeholder", "udml.placeholder_v1"}}) {
+    const Result result = run((kFixtures / "op_assets" / asset).string() + ".aimodel");
+    EXPECT_EQ(result.code, 1) << asset;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("@main: "), HasSubstr(name)));
+    EXPECT_THAT(result.err, AnyOf(HasSubstr(". Export "), HasSubstr(". Give "), HasSubstr(". Convert "))) << asset;
+  }
 }
 
 TEST_F(CoreaiRun, ProfilesEveryStep) {

@@ -12,6 +12,7 @@
 #include "coreai/ir/printer.h"
 #include "coreai/ir/verifier.h"
 #include "coreai/runtime/ai_model.h"
+#include "coreai/runtime/op_usage.h"
 
 namespace coreai::tools {
 namespace {
@@ -20,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 struct InspectOptions {
   std::string asset;
-  bool text = false, json = false, locations = false, disk = false;
+  bool text = false, json = false, locations = false, disk = false, ops = false;
   std::int64_t elements = 64;
   std::optional<std::string> plan;  // extents of the dynamic dimensions
   std::string function = "main";
@@ -160,6 +161,61 @@ std::string plan_text(const InspectOptions& options, const ir::Module& module, c
                      function.plan_text(extents));
 }
 
+std::vector<FunctionOps> ops_of(const ir::Module& module, const InspectOptions& options) {
+  std::vector<FunctionOps> all;
+  for (const ir::Graph& function : module.functions())
+    all.push_back(op_usage(module, function, options.disabled_passes));
+  return all;
+}
+
+Json ops_json(const std::vector<FunctionOps>& all) {
+  Json functions = Json::array();
+  for (const FunctionOps& ops : all) {
+    Json paths, usages = Json::array();
+    for (int i = 0; i < kOpPathCount; ++i) {
+      const auto path = static_cast<OpPath>(i);
+      paths[std::string(op_path_name(path))] = ops.count(path);
+    }
+    for (const OpUsage& usage : ops.usages) {
+      Json entry = {
+          {"operation", ir::op_info(usage.code).disk_name}, {"path", op_path_name(usage.path)}, {"count", usage.count}};
+      if (!usage.composite.empty()) entry["composite"] = usage.composite;
+      if (!usage.reason.empty()) entry["reason"] = usage.reason;
+      usages.push_back(std::move(entry));
+    }
+    functions.push_back({{"function", ops.function},
+                         {"execution", ops.execution},
+                         {"paths", std::move(paths)},
+                         {"operations", std::move(usages)}});
+  }
+  return functions;
+}
+
+std::string ops_text(const std::vector<FunctionOps>& all) {
+  std::string out;
+  for (const FunctionOps& ops : all) {
+    out +=
+        fmt::format("{}function {} ({})\n", out.empty() ? "" : "\n", printable(ops.function), printable(ops.execution));
+    Table table({{"path", Table::Align::kLeft}, {"operation", Table::Align::kLeft}, {"count", Table::Align::kRight}});
+    for (int i = 0; i < kOpPathCount; ++i) {
+      const auto path = static_cast<OpPath>(i);
+      std::map<std::string, std::int64_t> counts;
+      for (const OpUsage& usage : ops.usages) {
+        const std::string name(ir::op_info(usage.code).disk_name);
+        if (usage.path == path) counts[usage.composite.empty() ? name : usage.composite] += usage.count;
+      }
+      for (const auto& [name, count] : by_size(counts)) {
+        table.add_row({std::string(op_path_name(path)), name, format_count(static_cast<std::uint64_t>(count))});
+      }
+    }
+    out += table.to_string(2);
+    for (const OpUsage& usage : ops.usages) {
+      if (!usage.reason.empty()) out += "  refused: " + printable(usage.reason) + "\n";
+    }
+  }
+  return out.empty() ? "no functions\n" : out;
+}
+
 // The program as it is read, not verified: a broken one is what somebody wants to look into.
 std::unique_ptr<ir::Module> read_program(const AIModelAsset& asset) {
   const auto keep_alive = std::make_shared<AIModelAsset>(asset);
@@ -178,19 +234,21 @@ int inspect(const InspectOptions& options, const CommonOptions& common) {
   } catch (const Error& error) {
     broken_rule = error.what();
   }
-  if (options.json || (!options.text && !options.plan)) {
+  if (options.json || (!options.text && !options.plan && !options.ops)) {
     AIModelAssetSummary summary = summarize(*module);
     summary.program_bytes = asset.program_bytes().size();
     if (options.json) {
       Json json = summary_json(asset, summary);
       if (options.text) json["text"] = program_text(*module, options);
       if (options.plan) json["plan"] = Json::parse(plan_text(options, *module, common));
+      if (options.ops && broken_rule.empty()) json["ops"] = ops_json(ops_of(*module, options));
       print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     } else {
       print(summary_text(asset, summary));
     }
   } else {
     if (options.text) print(program_text(*module, options));
+    if (options.ops && broken_rule.empty()) print(ops_text(ops_of(*module, options)));
     if (options.plan && broken_rule.empty()) print(plan_text(options, *module, common));
   }
   if (broken_rule.empty()) return kDone;
@@ -206,6 +264,8 @@ Command add_inspect(CLI::App& app, const CommonOptions& common) {
   command->add_option("asset", options->asset, "The .aimodel folder")->required()->type_name("ASSET");
   command->add_flag("--text", options->text, "Print the program as text");
   command->add_flag("--json", options->json, "Print one JSON object");
+  command->add_flag("--ops", options->ops,
+                    "Print how each operation of each function runs: fused, by a kernel, by its body");
   command->add_flag("--disk", options->disk, "With --text: as the file spells it, decompositions included");
   command->add_flag("--locations", options->locations, "With --text: file and line of each operation");
   command

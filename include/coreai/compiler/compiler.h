@@ -15,11 +15,28 @@ namespace coreai::compiler {
 
 struct CompileOptions {
   std::set<std::string, std::less<>> disabled_passes;
+  bool trace = false;  // fill CompileResult::trace
+};
+
+// What became of an operation of the function. One inside a graph that is called twice is traced twice.
+enum class OpFate : std::uint8_t {
+  kStructure,  // constants, calls, tokens and states: the plan's own order and buffers
+  kShapes,     // shape arithmetic: an expression
+  kFolded,     // computed by the compiler
+  kUnused,     // nothing reads its results
+  kStep,       // inside a step of a fused kernel, or a view of memory
+  kGeneric,    // a GenericStep
+  kInlined,    // a call of a composite: its body stands in its place
+};
+struct TracedOp {
+  const ir::Op* op = nullptr;
+  OpFate fate = OpFate::kStructure;
 };
 
 struct CompileResult {
   std::optional<Plan> plan;
-  std::string reason;  // why there is none: the function then runs op by op
+  std::vector<TracedOp> trace;  // in program order, when wanted and there is a plan
+  std::string reason;           // why there is none: the function then runs op by op
 };
 
 // Names of the passes that can be switched off, in order.

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "backend/cpu/reference/evaluator.h"
+#include "backend/cpu/reference/refusal.h"
 #include "coreai/base/error.h"
 
 namespace coreai::cpu {
@@ -66,32 +67,6 @@ std::uint32_t BodyPlanner::use(const ir::Op& op, const ir::Value* value) const {
   return found->second;
 }
 
-StepKind kind_of(const ir::Op& op) {
-  switch (op.code) {
-    case OpCode::kConstant:
-      return StepKind::kConstant;
-    case OpCode::kInvoke:
-    case OpCode::kIsolatedGroup:
-      return StepKind::kCall;
-    case OpCode::kIf:
-      return StepKind::kIf;
-    case OpCode::kWhile:
-      return StepKind::kWhile;
-    case OpCode::kReadHandle:
-      return StepKind::kReadState;
-    case OpCode::kWriteHandle:
-      return StepKind::kWriteState;
-    case OpCode::kCreateToken:
-    case OpCode::kJoinToken:
-    case OpCode::kDebuginfoRecord:
-    case OpCode::kDebuginfoValue:
-    case OpCode::kExecutionTargetSpec:
-      return StepKind::kNothing;
-    default:
-      return StepKind::kCompute;
-  }
-}
-
 void BodyPlanner::plan_regions(const ir::Op& op, Step& step, std::unordered_set<std::uint32_t>& used) {
   if (op.regions.size() != 2) fail(op, "two regions are needed");
   for (const ir::Region& region : op.regions) {
@@ -117,7 +92,7 @@ void BodyPlanner::plan_regions(const ir::Op& op, Step& step, std::unordered_set<
 Step BodyPlanner::step(const ir::Op& op, std::unordered_set<std::uint32_t>& used) {
   Step step;
   step.op = &op;
-  step.kind = kind_of(op);
+  step.kind = step_kind(op.code);
   for (const ir::Value* operand : op.operands) {
     step.in.push_back(use(op, operand));
     used.insert(step.in.back());
@@ -128,7 +103,8 @@ Step BodyPlanner::step(const ir::Op& op, std::unordered_set<std::uint32_t>& used
       break;
     case StepKind::kCompute:
       if (!reference_evaluator().supports(op.code)) {
-        throw UnsupportedError(fmt::format("no kernel for {}", op.info().disk_name), "@" + graph_);
+        const Refusal refusal = refusal_of(op);
+        throw UnsupportedError(refusal.problem, "@" + graph_, refusal.next_step);
       }
       break;
     case StepKind::kCall: {
@@ -213,6 +189,32 @@ const GraphPlan* Planner::plan_of(const ir::Block& block, const std::string& nam
 }
 
 }  // namespace
+
+StepKind step_kind(OpCode code) {
+  switch (code) {
+    case OpCode::kConstant:
+      return StepKind::kConstant;
+    case OpCode::kInvoke:
+    case OpCode::kIsolatedGroup:
+      return StepKind::kCall;
+    case OpCode::kIf:
+      return StepKind::kIf;
+    case OpCode::kWhile:
+      return StepKind::kWhile;
+    case OpCode::kReadHandle:
+      return StepKind::kReadState;
+    case OpCode::kWriteHandle:
+      return StepKind::kWriteState;
+    case OpCode::kCreateToken:
+    case OpCode::kJoinToken:
+    case OpCode::kDebuginfoRecord:
+    case OpCode::kDebuginfoValue:
+    case OpCode::kExecutionTargetSpec:
+      return StepKind::kNothing;
+    default:
+      return StepKind::kCompute;
+  }
+}
 
 std::vector<std::unique_ptr<GraphPlan>> make_plans(const ir::Module& module, const ir::Graph& graph) {
   Planner planner(module);

@@ -46,6 +46,9 @@ struct GraphPlan {
   std::uint32_t slots = 0;
 };
 
+// How the interpreter runs an operation.
+StepKind step_kind(ir::OpCode code);
+
 // Plans of a graph and of everything it calls; the first is the graph's.
 std::vector<std::unique_ptr<GraphPlan>> make_plans(const ir::Module& module, const ir::Graph& graph);
 
