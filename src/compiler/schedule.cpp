@@ -18,6 +18,19 @@ using ir::OpCode;
 // Of attention over plain values.
 constexpr std::int64_t kMaxBatch = 16, kMaxHeadDim = 512;
 
+bool is_same_array(const std::optional<NDArray>& a, const std::optional<NDArray>& b) {
+  if (!a || !b) return !a && !b;
+  return a->dtype() == b->dtype() && a->shape() == b->shape() && std::ranges::equal(a->bytes(), b->bytes());
+}
+
+// Large data is one array or two, not compared; the little beside it may have been made twice.
+bool is_same_weight(const WeightSource& a, const WeightSource& b) {
+  return a.data.bytes().data() == b.data.bytes().data() && a.data.dtype() == b.data.dtype() &&
+         a.data.shape() == b.data.shape() && a.transposed == b.transposed && a.first_row == b.first_row &&
+         a.rows == b.rows && a.columns == b.columns && is_same_array(a.scale, b.scale) &&
+         is_same_array(a.zero, b.zero) && is_same_array(a.offset, b.offset);
+}
+
 class Scheduler {
  public:
   Scheduler(Graph graph, const ScheduleOptions& options) : g_(std::move(graph)), options_(options) {}
@@ -196,15 +209,11 @@ class Scheduler {
     plan_.steps.push_back({std::move(body), std::move(name), rows, false});
   }
 
+  // Layers share a packed matrix only when every part of it is the same.
   int add_weight(std::vector<WeightSource> sources, bool gated) {
-    const auto key = [](const WeightSource& w) { return std::tuple(w.data.bytes().data(), w.first_row, w.rows); };
-    if (sources.size() == 1 && !gated) {
-      for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
-        if (plan_.weights[i].size() == 1 && !plan_.weight_gated[i] && key(plan_.weights[i][0]) == key(sources[0]) &&
-            plan_.weights[i][0].transposed == sources[0].transposed) {
-          return static_cast<int>(i);
-        }
-      }
+    for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+      if (plan_.weight_gated[i] == gated && std::ranges::equal(plan_.weights[i], sources, is_same_weight))
+        return static_cast<int>(i);
     }
     plan_.weights.push_back(std::move(sources));
     plan_.weight_gated.push_back(gated);
