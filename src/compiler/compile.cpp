@@ -53,7 +53,7 @@ std::vector<TracedOp> finished_trace(const std::vector<Origin>& origins, const P
 CompileResult compile_once(const ir::Module& module, const ir::Graph& function, const OpEvaluator& evaluator,
                            const CompileOptions& options, const std::set<std::string>& inlined) {
   const auto on = [&](std::string_view name) { return !options.disabled_passes.contains(name); };
-  Graph graph = lower(module, function, {on("resolve"), inlined});
+  Graph graph = lower(module, function, {on("resolve"), inlined, options.trace});
   if (on("fold")) fold_constants(graph, evaluator);
   if (options.trace) trace_folded(graph);
   if (on("linear")) form_linear_layers(graph);

@@ -139,7 +139,7 @@ struct Origin {
 class Graph {
  public:
   ExprPool exprs;
-  std::vector<Origin> origins;
+  std::vector<Origin> origins;  // when traced
   std::vector<Guard> guards;
   std::vector<IncreasingGuard> increasing;
   std::vector<SymbolBinding> symbols;

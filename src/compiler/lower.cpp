@@ -104,6 +104,10 @@ class Lowering {
         results.assign(op->operands.begin(), op->operands.end());
         break;
       }
+      if (!options_.trace) {
+        lower_op(*op, depth);
+        continue;
+      }
       const std::size_t origin = g_.origins.size(), nodes = g_.nodes.size();
       g_.origins.push_back({{op.get(), OpFate::kStructure}, kNoNode});
       lower_op(*op, depth);

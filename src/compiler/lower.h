@@ -10,6 +10,7 @@ namespace coreai::compiler {
 struct LowerOptions {
   bool keep_composites = true;           // Resolve pass
   std::set<std::string> inline_symbols;  // composites that no kernel takes: run by their body
+  bool trace = false;                    // fill Graph::origins
 };
 
 // Flattens a function: inlines calls, keeps known composites as nodes, turns tokens and handles into values and shape

@@ -18,6 +18,12 @@ namespace {
 using compiler::OpFate;
 using ir::OpCode;
 
+// What the interpreter does with an operation.
+OpPath plain_op_path(OpCode code) {
+  if (cpu::step_kind(code) != cpu::StepKind::kCompute) return OpPath::kStructure;
+  return cpu::reference_evaluator().supports(code) ? OpPath::kReference : OpPath::kRefused;
+}
+
 class Counter {
  public:
   Counter(const ir::Module& module, FunctionOps& ops) : module_(module), ops_(ops) {}
@@ -96,11 +102,6 @@ std::int64_t FunctionOps::count(OpPath path) const {
   std::int64_t sum = 0;
   for (const OpUsage& usage : usages) sum += usage.path == path ? usage.count : 0;
   return sum;
-}
-
-OpPath plain_op_path(OpCode code) {
-  if (cpu::step_kind(code) != cpu::StepKind::kCompute) return OpPath::kStructure;
-  return cpu::reference_evaluator().supports(code) ? OpPath::kReference : OpPath::kRefused;
 }
 
 FunctionOps op_usage(const ir::Module& module, const ir::Graph& function,

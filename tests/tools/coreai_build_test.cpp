@@ -164,6 +164,10 @@ TEST(CoreaiBuild, OpsTellFusedFromKernelsAndBodies) {
   std::int64_t total = 0;
   for (const auto& path : decoder["paths"]) total += path.get<std::int64_t>();
   EXPECT_EQ(sum, total);
+  const auto alone = run({"inspect", fixture("genuine/qwen3_f32_b3/qwen3_f32_b3.aimodel"), "--ops", "--json",
+                          "--disable-pass", "resolve"});
+  ASSERT_EQ(alone.code, kDone) << alone.err;
+  EXPECT_GT(nlohmann::json::parse(alone.out).at("ops").at(0)["paths"]["body"], decoder["paths"]["body"]);
   EXPECT_EQ(ops_of("op_assets/softmax.aimodel")["paths"]["kernel"], 1);
   EXPECT_EQ(ops_of("op_assets/sort.aimodel")["paths"]["reference"], 1);
   const std::string text = run({"inspect", fixture("op_assets/sort.aimodel"), "--ops"}).out;

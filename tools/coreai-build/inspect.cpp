@@ -226,6 +226,8 @@ std::unique_ptr<ir::Module> read_program(const AIModelAsset& asset) {
 }
 
 int inspect(const InspectOptions& options, const CommonOptions& common) {
+  if (!options.disabled_passes.empty() && !options.plan && !options.ops)
+    throw CLI::ValidationError("--disable-pass", "needs --plan or --ops");
   const AIModelAsset asset = AIModelAsset::open(options.asset);
   const auto module = read_program(asset);
   std::string broken_rule;
@@ -285,10 +287,9 @@ Command add_inspect(CLI::App& app, const CommonOptions& common) {
       ->capture_default_str();
   command
       ->add_option("--disable-pass", options->disabled_passes,
-                   "With --plan: compile without this pass; may be given again")
+                   "With --plan or --ops: compile without this pass; may be given again")
       ->type_name("NAME")
-      ->take_all()
-      ->needs(plan);
+      ->take_all();
   return {command, [options, &common] { return inspect(*options, common); }};
 }
 

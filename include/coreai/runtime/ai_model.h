@@ -63,8 +63,8 @@ struct StepProfile {
   std::int64_t weight_bytes = 0, read_bytes = 0, written_bytes = 0, multiply_adds = 0;
 };
 
-// Memory between the steps of the last call of a compiled function: what was laid out, and the largest sum of values
-// that live at one time, which no layout can go below. Zeros where the function runs op by op.
+// Memory between the steps of a compiled function, as laid out for the last call or a larger one before it, and the
+// largest sum of values that live at one time then, which no layout can go below. Zeros where it runs op by op.
 struct WorkspaceUse {
   std::size_t bytes = 0, largest_live_bytes = 0;
 };

@@ -45,8 +45,4 @@ struct FunctionOps {
 FunctionOps op_usage(const ir::Module& module, const ir::Graph& function,
                      std::span<const std::string> disabled_passes = {});
 
-// How an operation runs that stands by itself between inputs and outputs, by the registries alone: kStructure,
-// kReference (the compiler may do better) or kRefused.
-OpPath plain_op_path(ir::OpCode code);
-
 }  // namespace coreai

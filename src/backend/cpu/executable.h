@@ -49,7 +49,7 @@ class Call {
   void run(std::span<const std::int64_t> values, const CallArrays& arrays, std::stop_token stop);
   // The same, phase by phase: wall time per step of the plan, in ms.
   std::vector<double> profile(std::span<const std::int64_t> values, const CallArrays& arrays, std::stop_token stop);
-  // Of the last run.
+  // Of the frame of the last run.
   const ArenaLayout& arena_layout() const;
 
  private:

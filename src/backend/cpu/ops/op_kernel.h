@@ -37,7 +37,7 @@ class OpKernel {
   virtual void compute(int chunk, const Worker& worker) const = 0;
 };
 
-// One bound kernel as a program of its own, for tests and benchmarks.
+// One bound kernel as a program of its own: how a kernel is run alone.
 struct OpProgram final : StepProgram {
   const OpKernel* kernel = nullptr;
   OpKernel::Cut cut;
