@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Quality of llm-runner against a float32 reference of the same dequantised weights.
 
-Two texts, each with the bundle of `scripts/models` (f16 cache) and with one exported with `--kv-precision float32`; prompts with
-the first. Prints one JSON object per figure; exits 1 when a bound is missed, 2 when something needed is absent.
+Two texts, each with the bundle of `scripts/models` (f16 cache) and with one exported with `--kv-precision float32`;
+prompts with the first. Prints one JSON object per figure; exits 1 when a bound is missed, 2 when something needed is absent.
 Needs: numpy, gguf (benchmarks/quality/run makes the environment).
 """
 import argparse
@@ -111,6 +111,8 @@ class NoisyCache(reference_llm.Cache):
 def report_floor(prefix, model, report, ids, draws):
     """What the rounding of an f16 cache alone costs: the float32 reference against itself with such a cache, plain
     first, then with other draws of the roundings."""
+    if draws == 0:
+        return
     exact, random = model.hidden(ids), np.random.default_rng(1)
     for draw in range(draws):
         kinds = [reference_llm.Cache(np.float16) if draw == 0 else NoisyCache(random) for _ in model.layers]

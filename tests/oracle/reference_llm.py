@@ -170,9 +170,9 @@ class Model:
     def logits(self, hidden):
         return hidden @ self.head.T
 
-    def logit_blocks(self, ids, cache_dtype=F32):
+    def logit_blocks(self, ids):
         """(first position, logits) of all positions, ROWS at a time."""
-        hidden = self.hidden(ids, [Cache(cache_dtype) for _ in self.layers])
+        hidden = self.hidden(ids)
         for first in range(0, len(ids), ROWS):
             yield first, self.logits(hidden[first:first + ROWS])
 
