@@ -25,12 +25,20 @@ struct AttentionShape {
   auto operator<=>(const AttentionShape&) const = default;
 };
 
+// Of products of each row's chosen experts: `shared` when the choices of a row multiply the same row.
+struct ExpertShape {
+  std::int64_t rows, choices, experts, in, out;
+  bool shared;
+  auto operator<=>(const ExpertShape&) const = default;
+};
+
 class Author {
  public:
   Author(std::string name, std::vector<std::pair<std::string, Shape>> inputs, const Shape& output,
-         const std::vector<AttentionShape>& attentions)
+         const std::vector<AttentionShape>& attentions, const std::vector<ExpertShape>& experts = {})
       : name_(std::move(name)), builder_(module_), ops_(builder_) {
     for (const AttentionShape& a : attentions) declare_attention(a);
+    for (const ExpertShape& e : experts) declare_experts(e);
     ir::GraphSpec spec;
     spec.name = "main";
     for (const auto& [input, shape] : inputs) {
@@ -153,6 +161,63 @@ class Author {
     return ops_.add(x, linear(gelu(linear(layer_norm(x), ffn)), last(x)));
   }
 
+  // gather_mm with the body of the exporters: the experts' matrices gathered per row, then a batched product.
+  void declare_experts(const ExpertShape& e) {
+    ir::Context& context = builder_.context();
+    const std::int64_t products = e.rows * e.choices;
+    const Shape left = e.shared ? Shape{e.rows, 1, 1, e.in} : Shape{1, e.rows, e.choices, 1, e.in};
+    const Shape each{1, products, e.in, e.out}, result{1, e.rows, e.choices, 1, e.out};
+    ir::GraphSpec spec;
+    spec.name = fmt::format("gather_mm_{}_{}", e.in, e.out);
+    spec.inputs = {{"lhs", context.tensor_type(DType::kF32, left), ""},
+                   {"rhs", context.tensor_type(DType::kF32, Shape{1, e.experts, e.in, e.out}), ""},
+                   {"rhs_indices", context.tensor_type(DType::kUI16, Shape{e.rows, e.choices}), ""}};
+    spec.outputs = {{"output", context.tensor_type(DType::kF32, result), ""}};
+    spec.is_private = spec.no_inline = true;
+    spec.composite =
+        ir::CompositeDecl{"gather_mm",
+                          {"lhs", "rhs", "rhs_indices"},
+                          {"output"},
+                          {{"num_batch_axes", context.integer_attr(1)}, {"version", context.integer_attr(1)}}};
+    const auto graph = experts_.emplace(e, builder_.begin_graph(spec)).first->second;
+    const auto& x = graph.body().arguments;
+    V index = reshape(ops_.cast(x[2], DType::kSI32), Shape{1, products, 1, 1});
+    index = ops_.broadcast_to(index, dims(each), each);
+    V matrices = typed(OpCode::kGatherAlongAxis, {x[1], index, builder_.scalar_i32(1)}, each);
+    V rows = x[0];
+    if (e.shared) {
+      const Shape wide{1, e.rows, e.choices, 1, e.in};
+      rows = ops_.broadcast_to(ops_.expand(rows, 0), dims(wide), wide);
+    }
+    rows = reshape(rows, Shape{products, 1, e.in});
+    builder_.end_graph({reshape(ops_.matmul(rows, reshape(matrices, Shape{products, e.in, e.out})), result)});
+  }
+
+  // Each row of [1, rows, width] by the `choices` experts that a router scores highest, gated, weighted by the scores.
+  V mixture(V x, std::int64_t experts, std::int64_t choices, std::int64_t ffn) {
+    ir::Context& context = builder_.context();
+    const std::int64_t rows = x->type->shape()[1], width = last(x);
+    V scores = linear(x, experts, false), axis = builder_.scalar_i32(-1);
+    V yes = builder_.constant(NDArray::from<std::uint8_t>(DType::kI1, Shape{}, std::vector<std::uint8_t>{1}));
+    const Shape sorted{1, rows, experts}, chosen{1, rows, choices};
+    V best = typed(OpCode::kSort, {scores, axis, yes, yes}, sorted);
+    V order = builder_.op1(OpCode::kArgsort, {scores, axis, yes, yes}, context.tensor_type(DType::kSI32, sorted));
+    V end = ops_.i32({1, static_cast<std::int32_t>(rows), static_cast<std::int32_t>(choices)});
+    V share = ops_.softmax_last(ops_.slice(best, ops_.zeros(3), end, chosen));
+    V index = reshape(ops_.cast(ops_.slice(order, ops_.zeros(3), end, chosen), DType::kUI16), Shape{rows, choices});
+    const ExpertShape up{rows, choices, experts, width, ffn, true}, down{rows, choices, experts, ffn, width, false};
+    const auto product = [&](V lhs, const ExpertShape& e) {
+      V stack = weight(Shape{1, experts, e.in, e.out}, 1.0 / std::sqrt(static_cast<double>(e.in)));
+      return builder_.invoke(experts_.at(e), {lhs, stack, index})[0];
+    };
+    V row = reshape(x, Shape{rows, 1, 1, width});
+    V gate = silu(product(row, up));
+    V y = reshape(product(ops_.mul(gate, product(row, up)), down), Shape{1, rows, choices, width});
+    y = typed(OpCode::kReduceSum, {ops_.mul(y, ops_.expand(share, -1)), ops_.i32({2})}, Shape{1, rows, 1, width});
+    return ops_.shrink(y, 2);
+  }
+
+  V dims(const Shape& shape) { return u32(std::vector<std::uint32_t>(shape.begin(), shape.end())); }
   V u32(const std::vector<std::uint32_t>& values) { return builder_.constant_u32(values); }
   V scalar_u32(std::uint32_t value) {
     return builder_.constant(NDArray::from<std::uint32_t>(DType::kUI32, Shape{}, std::vector{value}));
@@ -195,6 +260,7 @@ class Author {
   std::vector<std::pair<std::string, NDArray>> inputs_;
   std::vector<V> arguments_;
   std::map<AttentionShape, ir::Graph> attentions_;
+  std::map<ExpertShape, ir::Graph> experts_;
 };
 
 // 4 layers of 1,024, 128 tokens, causal, gated.
@@ -214,6 +280,16 @@ void decoder(const std::filesystem::path& directory) {
     V gated = a.ops().mul(a.silu(a.linear(norm, 2816, false)), a.linear(norm, 2816, false));
     x = a.ops().add(x, a.linear(gated, width, false));
   }
+  a.save(x, directory);
+}
+
+// 2 mixtures of 16 experts, 4 of them per token, 32 tokens: no more, as the body copies 4 experts per token.
+void experts(const std::filesystem::path& directory) {
+  const std::int64_t rows = 32, width = 1024, count = 16, choices = 4, ffn = 768;
+  Author a("experts", {{"x", Shape{1, rows, width}}}, Shape{1, rows, width}, {},
+           {{rows, choices, count, width, ffn, true}, {rows, choices, count, ffn, width, false}});
+  V x = a.input(0);
+  for (int layer = 0; layer < 2; ++layer) x = a.ops().add(x, a.mixture(a.rms_norm(x), count, choices, ffn));
   a.save(x, directory);
 }
 
@@ -266,6 +342,6 @@ int main(int argc, char** argv) {
     return 64;
   }
   std::filesystem::create_directories(argv[1]);
-  for (const auto& write : {decoder, vit, unet, whisper}) write(argv[1]);
+  for (const auto& write : {decoder, experts, vit, unet, whisper}) write(argv[1]);
   return 0;
 }
