@@ -134,12 +134,37 @@ class Fusion {
     return Half{p, g_.value(v).result == 0 ? 0 : *rows, *rows};
   }
 
+  // The same rows by the same experts of two stacks.
+  bool join_gated_experts(Node& n, Activation kind, ValueId gate, ValueId up) {
+    const Node *a = g_.producer(gate), *b = g_.producer(up);
+    if (!a || !b || a->kind != NodeKind::kExperts || b->kind != NodeKind::kExperts || a->inputs != b->inputs ||
+        a->inputs.size() != 2 || !used_once(gate) || !used_once(up) || g_.value(gate).shape != g_.value(up).shape) {
+      return false;
+    }
+    auto params = std::get<ExpertsParams>(a->params);
+    const auto& other = std::get<ExpertsParams>(b->params);
+    if (params.gated || other.gated || params.experts != other.experts || params.choices != other.choices ||
+        params.weights[0].data.dtype() != other.weights[0].data.dtype()) {
+      return false;
+    }
+    params.weights.insert(params.weights.end(), other.weights.begin(), other.weights.end());
+    params.activation = kind;
+    params.gated = true;
+    n.kind = NodeKind::kExperts;
+    n.composite_symbol = a->composite_symbol;
+    n.source = nullptr;
+    n.inputs = a->inputs;
+    n.params = std::move(params);
+    return true;
+  }
+
   void join_gated_pair(Node& n) {
     if (!is_mul(n)) return;
     for (std::size_t i = 0; i < 2; ++i) {
       Node* act = g_.producer(n.inputs[i]);
       const auto kind = act ? activation(*act) : std::nullopt;
       if (!kind || !used_once(n.inputs[i])) continue;
+      if (join_gated_experts(n, *kind, act->inputs[0], n.inputs[1 - i])) return;
       const auto gate = half_of(act->inputs[0]), up = half_of(n.inputs[1 - i]);
       if (!gate || !up || gate->rows != up->rows || gate->linear->inputs[0] != up->linear->inputs[0]) continue;
       LinearParams params;

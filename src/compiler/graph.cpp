@@ -167,6 +167,8 @@ std::string node_name(const Node& n) {
       return "attention";
     case NodeKind::kLinear:
       return "linear";
+    case NodeKind::kExperts:
+      return "experts";
     case NodeKind::kEmbedding:
       return "embedding";
     case NodeKind::kStore:

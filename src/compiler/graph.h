@@ -40,6 +40,7 @@ enum class NodeKind : std::uint8_t {
   kRope,
   kAttention,
   kLinear,
+  kExperts,
   kEmbedding,
   kStore,
   kHeads,
@@ -74,6 +75,16 @@ struct LinearParams {
   Activation activation = Activation::kNone;  // gated: output = activation(x W0^T) * (x W1^T)
   bool gated = false;
   bool add_residual = false;
+};
+
+// One matrix of several per row, named by an index. Inputs: x, indices [.., choices] (before the weights are known x,
+// the stack of matrices, indices). Output: one row per index, [1, n, choices, 1, outputs].
+struct ExpertsParams {
+  std::int64_t experts = 0;
+  std::int64_t choices = 1;           // rows of the output per row of x
+  std::vector<WeightSource> weights;  // one per expert; when gated then as many of the other factor
+  Activation activation = Activation::kNone;
+  bool gated = false;
 };
 
 // Rows of a weight by index; inputs: ids. Output scaled by `scale`.
@@ -116,8 +127,8 @@ struct Node {
   ir::OpCode code{};
   const ir::Op* source = nullptr;
   std::vector<ValueId> inputs, outputs;
-  std::variant<std::monostate, NormParams, RopeParams, AttentionParams, LinearParams, EmbeddingParams, StoreParams,
-               HeadsParams, ElementwiseParams>
+  std::variant<std::monostate, NormParams, RopeParams, AttentionParams, LinearParams, ExpertsParams, EmbeddingParams,
+               StoreParams, HeadsParams, ElementwiseParams>
       params;
   double position = 0;           // where it stands in program order: a new node takes the place of the one it replaces
   std::string composite_symbol;  // of nodes made from a composite call: what to disable when no kernel takes it

@@ -37,6 +37,25 @@ bool packable_integer(DType d) {
   return is_integer(d) && dtype_bits(d) <= 8;
 }
 
+// All of rank 2.
+std::optional<WeightSource> dequantised(NDArray data, NDArray scale, NDArray zero, NDArray offset) {
+  if (!packable_integer(data.dtype()) || !is_working_float(scale.dtype()) || !is_working_float(offset.dtype()))
+    return std::nullopt;
+  const std::int64_t rows = data.shape()[0], columns = data.shape()[1];
+  if (scale.shape()[0] <= 0 || scale.shape()[1] <= 0 || rows % scale.shape()[0] || columns % scale.shape()[1]) {
+    return std::nullopt;
+  }
+  if (zero.shape() != scale.shape() || offset.shape() != scale.shape()) return std::nullopt;
+  WeightSource w;
+  w.data = std::move(data);
+  w.scale = std::move(scale);
+  w.zero = unless_zero(std::move(zero));
+  w.offset = unless_zero(std::move(offset));
+  w.rows = rows;
+  w.columns = columns;
+  return w;
+}
+
 std::optional<WeightSource> dequantised(const Graph& g, const Node& node) {
   const auto data = stored_constant(g, node.inputs[0]);
   const auto scale = stored_constant(g, node.inputs[1]);
@@ -44,21 +63,7 @@ std::optional<WeightSource> dequantised(const Graph& g, const Node& node) {
   const auto offset = stored_constant(g, node.inputs[3]);
   if (!data || !scale || !zero || !offset || data->shape().rank() != 2 || scale->shape().rank() != 2)
     return std::nullopt;
-  if (!packable_integer(data->dtype()) || !is_working_float(scale->dtype()) || !is_working_float(offset->dtype()))
-    return std::nullopt;
-  const std::int64_t rows = data->shape()[0], columns = data->shape()[1];
-  if (scale->shape()[0] <= 0 || scale->shape()[1] <= 0 || rows % scale->shape()[0] || columns % scale->shape()[1]) {
-    return std::nullopt;
-  }
-  if (zero->shape() != scale->shape() || offset->shape() != scale->shape()) return std::nullopt;
-  WeightSource w;
-  w.data = *data;
-  w.scale = *scale;
-  w.zero = unless_zero(*zero);
-  w.offset = unless_zero(*offset);
-  w.rows = rows;
-  w.columns = columns;
-  return w;
+  return dequantised(*data, *scale, *zero, *offset);
 }
 
 // Whether a value is transpose(input, [1, 0]); then its input.
@@ -91,6 +96,85 @@ void form_linear(Graph& g, Node& node) {
   params.weights.push_back(*w);
   params.biases.emplace_back();
   node.params = std::move(params);
+}
+
+// A constant [1, e, a, b] as e matrices: by rows [e * a, b], or transposed, each a part of the stored bytes.
+std::vector<WeightSource> float_stack(const NDArray& stack, bool transposed) {
+  const Shape& s = stack.shape();
+  std::vector<WeightSource> out;
+  const Shape each{s[2], s[3]};
+  const std::size_t bytes = stack.byte_size() / static_cast<std::size_t>(s[1]);
+  const auto base = static_cast<std::size_t>(stack.bytes().data() - stack.storage()->data());
+  for (std::int64_t e = 0; e < s[1]; ++e) {
+    WeightSource w;
+    w.data = NDArray(stack.dtype(), each, stack.storage(), base + bytes * static_cast<std::size_t>(e));
+    w.transposed = transposed;
+    w.rows = transposed ? s[3] : s[2];
+    w.columns = transposed ? s[2] : s[3];
+    out.push_back(std::move(w));
+  }
+  return out;
+}
+
+// An axis of scales that goes with one of data before the last two: one scale each, or one for all.
+bool same_leading_axes(const Shape& data, const Shape& scale) {
+  if (scale.rank() != data.rank()) return false;
+  for (std::size_t i = 0; i + 2 < data.rank(); ++i) {
+    if (scale[i] != data[i]) return false;
+  }
+  return true;
+}
+
+// Dequantised constants [1, e, out, in] with scales per expert: e parts of one matrix [e * out, in].
+std::vector<WeightSource> quantised_stack(const Graph& g, const Node& node) {
+  const auto data = stored_constant(g, node.inputs[0]), scale = stored_constant(g, node.inputs[1]);
+  const auto zero = stored_constant(g, node.inputs[2]), offset = stored_constant(g, node.inputs[3]);
+  if (!data || !scale || !zero || !offset || data->shape().rank() != 4 ||
+      !same_leading_axes(data->shape(), scale->shape()) || zero->shape() != scale->shape() ||
+      offset->shape() != scale->shape()) {
+    return {};
+  }
+  const auto flat = [](const NDArray& a) {
+    return a.reshaped(Shape{a.shape()[0] * a.shape()[1] * a.shape()[2], a.shape()[3]});
+  };
+  const std::int64_t experts = data->shape()[1];
+  auto whole = dequantised(flat(*data), flat(*scale), flat(*zero), flat(*offset));
+  if (!whole || data->shape()[0] != 1 || data->shape()[2] % scale->shape()[2]) return {};
+  std::vector<WeightSource> out(static_cast<std::size_t>(experts), *whole);
+  for (std::int64_t e = 0; e < experts; ++e) {
+    WeightSource& w = out[static_cast<std::size_t>(e)];
+    w.rows = data->shape()[2];
+    w.first_row = e * w.rows;
+  }
+  return out;
+}
+
+// The matrices [1, e, in, out] of a product y = x B; nothing when no kernel packs them.
+std::vector<WeightSource> stack_of(const Graph& g, ValueId id) {
+  id = strip_casts(g, id);
+  const Node* p = g.producer(id);
+  bool transposed = true;
+  if (p && p->kind == NodeKind::kOp && p->code == OpCode::kTranspose) {
+    const auto perm = constant_elements(g, p->inputs[1]);
+    if (!perm || *perm != std::vector<std::int64_t>{0, 1, 3, 2}) return {};
+    transposed = false;
+    id = strip_casts(g, p->inputs[0]);
+    p = g.producer(id);
+  }
+  if (p) {
+    const bool quantised = p->kind == NodeKind::kOp && p->code == OpCode::kBlockwiseShiftScale && !transposed;
+    return quantised ? quantised_stack(g, *p) : std::vector<WeightSource>{};
+  }
+  const auto& constant = g.value(id).constant;
+  if (!constant || constant->shape().rank() != 4 || constant->shape()[0] != 1 || !is_working_float(constant->dtype()))
+    return {};
+  return float_stack(*constant, transposed);
+}
+
+void find_experts(Graph& g, Node& node) {
+  auto& params = std::get<ExpertsParams>(node.params);
+  params.weights = stack_of(g, node.inputs[1]);
+  if (!params.weights.empty()) node.inputs.erase(node.inputs.begin() + 1);
 }
 
 // gather_nd(W, ids[..., 1]): rows of a weight.
@@ -141,6 +225,7 @@ std::optional<WeightSource> weight_of(const Graph& g, ValueId id) {
 void form_linear_layers(Graph& g) {
   for (const NodeId id : g.order()) {
     Node& node = g.node(id);
+    if (node.kind == NodeKind::kExperts) find_experts(g, node);
     if (node.kind != NodeKind::kOp) continue;
     if (node.code == OpCode::kBroadcastingBatchMatmul || node.code == OpCode::kBatchMatmul) form_linear(g, node);
     if (node.code == OpCode::kGatherNd) form_embedding(g, node);

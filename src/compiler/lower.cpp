@@ -241,8 +241,10 @@ class Lowering {
     if (decl.name == "rms_norm") known = rms_norm(node, decl);
     if (decl.name == "rope") known = rope(node, callee, decl);
     if (decl.name == "scaled_dot_product_attention") known = attention(node, decl);
+    if (decl.name == "gather_mm") known = experts(node, decl);
     if (!known) return false;
     std::vector<Expr> shape = g_.value(node.inputs[0]).shape;
+    if (node.kind == NodeKind::kExperts) shape = experts_shape(node);
     if (node.kind == NodeKind::kAttention) shape.back() = g_.value(node.inputs[2]).shape.back();
     node.outputs = {g_.new_value(op.results[0]->type->dtype(), std::move(shape))};
     bindings_[op.results[0]].value = node.outputs[0];
@@ -321,6 +323,37 @@ class Lowering {
     node.kind = NodeKind::kAttention;
     node.params = params;
     return true;
+  }
+
+  // A row of x [n, 1, 1, in] or [1, n, k or 1, 1, in] times the matrices of [1, e, in, out] that indices [n, k] name.
+  bool experts(Node& node, const ir::CompositeDecl& decl) {
+    const ir::AttrRef axes = decl.attribute("num_batch_axes");
+    if (node.inputs.size() != 3 || decl.input_names.size() != 3 || decl.input_names[2] != "rhs_indices" || !axes ||
+        axes->as_int() != 1) {
+      return false;
+    }
+    const ExprPool& x = g_.exprs;
+    std::vector<Expr> left = g_.value(node.inputs[0]).shape;
+    const auto &right = g_.value(node.inputs[1]).shape, &at = g_.value(node.inputs[2]).shape;
+    if (left.size() == 4) left.insert(left.begin(), g_.exprs.constant(1));
+    if (left.size() != 5 || right.size() != 4 || at.size() != 2 || left[1] != at[0]) return false;
+    const auto choices = x.as_constant(at[1]), experts = x.as_constant(right[1]);
+    const bool one_row = x.is_constant(left[0], 1) && x.is_constant(left[3], 1) && x.is_constant(right[0], 1);
+    const bool known = choices && *choices >= 1 && experts && *experts >= 1 && x.as_constant(right[2]) &&
+                       x.as_constant(right[3]) && left[4] == right[2];
+    if (!one_row || !known || (left[2] != at[1] && !x.is_constant(left[2], 1))) return false;
+    ExpertsParams params;
+    params.experts = *experts;
+    params.choices = left[2] == at[1] ? 1 : *choices;
+    node.kind = NodeKind::kExperts;
+    node.params = std::move(params);
+    return true;
+  }
+
+  std::vector<Expr> experts_shape(const Node& node) {
+    const auto &right = g_.value(node.inputs[1]).shape, &at = g_.value(node.inputs[2]).shape;
+    const Expr one = g_.exprs.constant(1);
+    return {one, at[0], at[1], one, right[3]};
   }
 
   void join_tokens(const ir::Op& op) {

@@ -64,6 +64,16 @@ class Costs {
     c.written_bytes = rows * s.out.width * 4;
     c.multiply_adds = rows * s.in.width * outputs;
   }
+  // Bytes of as many experts as rows may name, at most all.
+  void add(Cost& c, const ExpertStep& s, std::int64_t rows) const {
+    const auto& weights = plan_.weights[static_cast<std::size_t>(s.weight)];
+    for (const WeightSource& w : weights) c.weight_bytes += bytes(w);
+    c.weight_bytes = c.weight_bytes / s.experts * std::min(s.experts, rows);
+    const std::int64_t index_bytes = rows * dtype_bits(s.indices_dtype) / 8;
+    c.read_bytes = rows / s.choices * s.in.width * 4 + index_bytes;
+    c.written_bytes = rows * s.out.width * 4;
+    c.multiply_adds = rows * s.in.width * s.out.width * (s.gated ? 2 : 1);
+  }
   void add(Cost& c, const RopeTableStep& s, std::int64_t rows) const {
     c.read_bytes = rows * 4;
     c.written_bytes = rows * static_cast<std::int64_t>(s.inverse_frequencies.size()) * 8;
@@ -145,6 +155,8 @@ std::string detail(const Step& step) {
     return fmt::format("{} -> {}{}{}", s->in.width, s->out.width, s->bias.empty() ? "" : " + bias",
                        s->residual ? " + residual" : "");
   }
+  if (const auto* s = std::get_if<ExpertStep>(&step.body))
+    return fmt::format("{} -> {}, one of {} each", s->in.width, s->out.width, s->experts);
   if (const auto* s = std::get_if<NormStep>(&step.body))
     return fmt::format("{}{}", s->in.width, s->residual ? " + residual" : "");
   if (const auto* s = std::get_if<AttentionStep>(&step.body)) {

@@ -210,13 +210,15 @@ class Scheduler {
   }
 
   // Layers share a packed matrix only when every part of it is the same.
-  int add_weight(std::vector<WeightSource> sources, bool gated) {
+  int add_weight(std::vector<WeightSource> sources, bool gated, bool stacked = false) {
     for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
-      if (plan_.weight_gated[i] == gated && std::ranges::equal(plan_.weights[i], sources, is_same_weight))
+      const bool fits = plan_.weight_gated[i] == gated && plan_.weight_stacked[i] == stacked;
+      if (fits && std::ranges::equal(plan_.weights[i], sources, is_same_weight))
         return static_cast<int>(i);
     }
     plan_.weights.push_back(std::move(sources));
     plan_.weight_gated.push_back(gated);
+    plan_.weight_stacked.push_back(stacked);
     return static_cast<int>(plan_.weights.size() - 1);
   }
 
@@ -230,6 +232,8 @@ class Scheduler {
         return emit_norm(node);
       case NodeKind::kLinear:
         return emit_linear(node);
+      case NodeKind::kExperts:
+        return emit_experts(node);
       case NodeKind::kHeads:
         return emit_heads(node);
       case NodeKind::kAttention:
@@ -313,6 +317,30 @@ class Scheduler {
       column += p.weights[i].rows;
     }
     add_step(step, p.gated ? "linear gated" : "linear", rows);
+  }
+
+  void emit_experts(const Node& node) {
+    const auto& p = std::get<ExpertsParams>(node.params);
+    if (p.weights.empty()) throw NotPlannable{"experts whose matrices are no packable constant", node.composite_symbol};
+    const DType type = g_.value(node.inputs[1]).dtype;
+    if (type != DType::kSI32 && type != DType::kUI16 && type != DType::kSI16 && type != DType::kUI8 &&
+        type != DType::kSI8) {
+      throw NotPlannable{fmt::format("experts named by {}", dtype_name(type)), node.composite_symbol};
+    }
+    ExpertStep step;
+    step.in = rows_of(node.inputs[0]);
+    step.choices = p.choices;
+    View at = view(node.inputs[1]);
+    if (!is_contiguous(g_.exprs, at)) at = contiguous_copy(at, type);
+    step.indices = at.buffer;
+    step.indices_offset = at.offset;
+    step.indices_dtype = buffer_dtype(at.buffer);
+    step.weight = add_weight(p.weights, p.gated, true);
+    step.experts = p.experts;
+    step.activation = p.activation;
+    step.gated = p.gated;
+    step.out = new_rows(node.outputs[0]);
+    add_step(step, p.gated ? "experts gated" : "experts", row_count(node.outputs[0]));
   }
 
   int rope_table(ValueId positions, const RopeParams& rope, Expr rows) {
@@ -645,6 +673,9 @@ StepBuffers buffers_of(const Step& step) {
         } else if constexpr (std::is_same_v<T, NormStep> || std::is_same_v<T, LinearStep>) {
           b.reads.push_back(s.in.buffer);
           read(s.residual);
+          b.writes.push_back(s.out.buffer);
+        } else if constexpr (std::is_same_v<T, ExpertStep>) {
+          b.reads = {s.in.buffer, s.indices};
           b.writes.push_back(s.out.buffer);
         } else if constexpr (std::is_same_v<T, RopeTableStep>) {
           b.reads.push_back(s.positions);

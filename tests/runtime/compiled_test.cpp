@@ -133,7 +133,9 @@ TEST_P(Compiled, EveryPassOffGivesTheSame) {
   EXPECT_LE(distance(on, off), tolerance(GetParam(), largest(on))) << "without any pass";
 }
 
-TEST_P(Compiled, ADecodeStepAllocatesNothing) {
+class CompiledDecode : public Compiled {};
+
+TEST_P(CompiledDecode, ADecodeStepAllocatesNothing) {
   const InferenceFunction function = load(GetParam(), Precision::kFaithful, 2);
   Sequence sequence(function);
   sequence.step(tokens(9), 1);
@@ -162,6 +164,10 @@ TEST_P(Compiled, APositionOutsideTheStateIsAnError) {
   EXPECT_FALSE(fresh.step(tokens(9)).empty());  // the function stays usable
 }
 
+INSTANTIATE_TEST_SUITE_P(Mixtures, Compiled, testing::ValuesIn(testing_support::planned_mixtures()),
+                         [](const auto& p) { return testing_support::test_name(p.param); });
+INSTANTIATE_TEST_SUITE_P(Decoders, CompiledDecode, testing::ValuesIn(testing_support::planned_decoders()),
+                         [](const auto& p) { return testing_support::test_name(p.param); });
 INSTANTIATE_TEST_SUITE_P(Decoders, Compiled, testing::ValuesIn(testing_support::planned_decoders()),
                          [](const auto& p) { return testing_support::test_name(p.param); });
 

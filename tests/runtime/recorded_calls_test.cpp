@@ -113,6 +113,10 @@ INSTANTIATE_TEST_SUITE_P(DenseDecoders, GenuineBundle,
                                          "qwen3_5l_f32_b3", "qwen3_f16", "qwen3_f32_b3"),
                          [](const auto& bundle) { return bundle.param; });
 
+INSTANTIATE_TEST_SUITE_P(Mixtures, GenuineBundle,
+                         testing::Values("mixtral_4bit_b3", "qwen3_moe_4bit_b3", "qwen3_moe_f32_b2"),
+                         [](const auto& bundle) { return bundle.param; });
+
 class RecordedCalls : public testing::Test {
  protected:
   RecordedCalls() { fs::create_directories(folder_); }

@@ -42,6 +42,7 @@ struct StateSpec {
 };
 
 struct Plan {
+  std::string function;
   ExprPool exprs;
   std::vector<SymbolBinding> symbols;
   std::vector<Guard> guards;
@@ -49,6 +50,7 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<std::vector<WeightSource>> weights;  // each list is packed as one matrix
   std::vector<bool> weight_gated;                  // rows of two sources interleaved for a gated pair
+  std::vector<bool> weight_stacked;                // sources that steps address one by one
   std::vector<Step> steps;
   std::vector<StateSpec> states;
   std::vector<int> output_buffers;  // by output index

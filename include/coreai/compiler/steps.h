@@ -73,6 +73,20 @@ struct LinearStep {
   std::optional<Rows> residual;
   Rows out;
 };
+// Products with one of several matrices of equal extents: out[r] = in[r / choices] W^T with W the matrix that index r
+// names (from the end when negative). Each matrix is read once per call at most.
+struct ExpertStep {
+  Rows in;
+  std::int64_t choices = 1;
+  int indices = -1;  // buffer of integers, one per row of `out`
+  Expr indices_offset = 0;
+  DType indices_dtype = DType::kSI32;
+  int weight = -1;  // packed weight: the matrices of all experts; when gated then as many of the other factor
+  std::int64_t experts = 0;
+  Activation activation = Activation::kNone;
+  bool gated = false;
+  Rows out;
+};
 // cos and sin of positions, made once per call and shared by the layers: table [q, 2 * half].
 struct RopeTableStep {
   int positions = -1;  // buffer of si32
@@ -148,8 +162,8 @@ struct ElementwiseStep {
   View out;  // row-major
 };
 
-using StepBody = std::variant<EmbeddingStep, NormStep, LinearStep, RopeTableStep, HeadsStep, AttentionStep, CopyStep,
-                              ElementwiseStep, GenericStep>;
+using StepBody = std::variant<EmbeddingStep, NormStep, LinearStep, ExpertStep, RopeTableStep, HeadsStep, AttentionStep,
+                              CopyStep, ElementwiseStep, GenericStep>;
 
 struct Step {
   StepBody body;

@@ -99,6 +99,11 @@ void CallFrame::build_phases() {
       }
       add(PhaseKind::kLinear);
     }
+    if (std::holds_alternative<compiler::ExpertStep>(step.body)) {
+      add(PhaseKind::kRoute);
+      add(PhaseKind::kGather);
+      add(PhaseKind::kExperts);
+    }
     // Digits are stale once their rows are written again.
     for (int w : compiler::buffers_of(step).writes) {
       if (quantized && quantized->buffer == w) quantized = nullptr;
@@ -156,7 +161,7 @@ void CallFrame::look_at_states() {
 
 // Memory that several steps share, by the largest of them.
 void CallFrame::reserve_shared(CallMemory& memory) {
-  std::size_t digits = 0, partials = 0;
+  std::size_t digits = 0, partials = 0, sorted = 0;
   for (Phase& phase : phases_) {
     const StepCall& call = calls_[static_cast<std::size_t>(phase.step)];
     if (phase.kind == PhaseKind::kQuantize) {
@@ -166,10 +171,12 @@ void CallFrame::reserve_shared(CallMemory& memory) {
     }
     if (phase.kind == PhaseKind::kAttention)
       partials = std::max(partials, call.attention_plan.partial_floats * sizeof(float));
+    if (phase.kind == PhaseKind::kExperts) sorted = std::max(sorted, call.experts.gathered_bytes());
     cut(phase);
   }
   reserve(memory.digits, digits);
   reserve(memory.partials, partials);
+  reserve(memory.sorted, sorted);
 }
 
 void CallFrame::bind(std::span<const std::int64_t> values, const CallArrays& arrays, CallMemory& memory) {
@@ -182,7 +189,10 @@ void CallFrame::bind(std::span<const std::int64_t> values, const CallArrays& arr
   for (std::size_t i = 0; i < calls_.size(); ++i) bind_step(static_cast<int>(i));
   reserve_shared(memory);
   memory_ = memory;
-  for (StepCall& call : calls_) call.linear.digits = memory_.digits->data();
+  for (StepCall& call : calls_) {
+    call.linear.digits = memory_.digits->data();
+    call.experts.set_gathered(memory_.sorted->data());
+  }
 }
 
 void CallFrame::release() {
@@ -200,6 +210,7 @@ void CallFrame::bind_step(int index) {
   if (const auto* s = std::get_if<compiler::EmbeddingStep>(&step.body)) bind_embedding(call, *s);
   if (const auto* s = std::get_if<compiler::NormStep>(&step.body)) bind_norm(call, *s);
   if (const auto* s = std::get_if<compiler::LinearStep>(&step.body)) bind_linear(call, *s);
+  if (const auto* s = std::get_if<compiler::ExpertStep>(&step.body)) bind_experts(call, *s);
   if (const auto* s = std::get_if<compiler::RopeTableStep>(&step.body)) bind_table(call, *s);
   if (const auto* s = std::get_if<compiler::HeadsStep>(&step.body)) bind_heads(call, *s);
   if (const auto* s = std::get_if<compiler::AttentionStep>(&step.body)) bind_attention(call, *s);
@@ -249,6 +260,25 @@ void CallFrame::bind_linear(StepCall& call, const compiler::LinearStep& step) {
   a.activation = kernel_activation(step.activation);
   a.precision = executable_.digits;
   a.isa = executable_.isa;
+}
+
+void CallFrame::bind_experts(StepCall& call, const compiler::ExpertStep& step) {
+  ExpertArgs a;
+  a.weights = &executable_.weights.matrix(step.weight);
+  a.experts = step.experts;
+  a.outputs = step.out.width;
+  a.rows = call.rows;
+  a.choices = step.choices;
+  a.indices = address(step.indices) + value(step.indices_offset) * element_bytes(step.indices_dtype);
+  a.index_dtype = step.indices_dtype;
+  a.x = row_address(step.in, 0);
+  a.x_stride = step.in.row_stride;
+  a.y = row_address(step.out, 0);
+  a.y_stride = step.out.row_stride;
+  a.activation = kernel_activation(step.activation);
+  a.precision = executable_.digits;
+  a.isa = executable_.isa;
+  call.experts.bind(a, executable_.threads);
 }
 
 void CallFrame::bind_table(StepCall& call, const compiler::RopeTableStep& step) {
@@ -364,6 +394,22 @@ void CallFrame::bind_elementwise(StepCall& call, const compiler::ElementwiseStep
 
 // ---- chunks ----
 
+// Scratch bytes.
+std::size_t CallFrame::cut_linear(Phase& phase) const {
+  const StepCall& call = calls_[static_cast<std::size_t>(phase.step)];
+  const bool few = call.rows <= kRedoableRows;
+  const std::int64_t units = call.rows > 0 ? call.linear.weights->units() : 0;
+  const int threads = executable_.threads;
+  // One thread takes a layer whole; several share it in pieces small enough that the last one is short.
+  const std::int64_t wanted = threads == 1 ? 1 : threads * (few ? 4 : 8);
+  const auto least =
+      static_cast<std::int64_t>(kMinChunkBytes / std::max<std::size_t>(call.linear.weights->unit_bytes(), 1));
+  phase.per_chunk = std::max<std::int64_t>({(units + wanted - 1) / wanted, least, 1});
+  phase.chunks = static_cast<int>((units + phase.per_chunk - 1) / phase.per_chunk);
+  phase.redoable = few && threads > 1;
+  return phase.redoable ? static_cast<std::size_t>(call.rows * phase.per_chunk * kPanelRows) * sizeof(float) : 0;
+}
+
 void CallFrame::cut(Phase& phase) {
   const StepCall& call = calls_[static_cast<std::size_t>(phase.step)];
   const std::int64_t rows = call.rows;
@@ -372,12 +418,6 @@ void CallFrame::cut(Phase& phase) {
   phase.redoable = false;
   phase.per_chunk = few ? std::max<std::int64_t>(rows, 1) : kRowsPerChunk;
   phase.chunks = static_cast<int>((rows + phase.per_chunk - 1) / phase.per_chunk);
-  const auto keep_within_limit = [&] {
-    while (phase.chunks > ThreadPool::kMaxChunks) {
-      phase.per_chunk *= 2;
-      phase.chunks = static_cast<int>((rows + phase.per_chunk - 1) / phase.per_chunk);
-    }
-  };
   switch (phase.kind) {
     case PhaseKind::kEmbedding: {
       const auto& step =
@@ -403,19 +443,19 @@ void CallFrame::cut(Phase& phase) {
       scratch = static_cast<std::size_t>(values * phase.per_chunk) * sizeof(float);
       break;
     }
-    case PhaseKind::kLinear: {
-      const std::int64_t units = rows > 0 ? call.linear.weights->units() : 0;
-      const int threads = executable_.threads;
-      // One thread takes a layer whole; several share it in pieces small enough that the last one is short.
-      const std::int64_t wanted = threads == 1 ? 1 : threads * (few ? 4 : 8);
-      const auto least =
-          static_cast<std::int64_t>(kMinChunkBytes / std::max<std::size_t>(call.linear.weights->unit_bytes(), 1));
-      phase.per_chunk = std::max<std::int64_t>({(units + wanted - 1) / wanted, least, 1});
-      phase.chunks = static_cast<int>((units + phase.per_chunk - 1) / phase.per_chunk);
-      phase.redoable = few && threads > 1;
-      if (phase.redoable) scratch = static_cast<std::size_t>(rows * phase.per_chunk * kPanelRows) * sizeof(float);
+    case PhaseKind::kLinear:
+      scratch = cut_linear(phase);
       break;
-    }
+    case PhaseKind::kRoute:
+      phase.chunks = rows > 0 ? 1 : 0;
+      break;
+    case PhaseKind::kGather:
+      phase.chunks = call.experts.gather_chunks();
+      break;
+    case PhaseKind::kExperts:
+      phase.chunks = call.experts.chunks();
+      scratch = call.experts.scratch_bytes();
+      break;
     case PhaseKind::kAttention: {
       const AttentionPlan& plan = call.attention_plan;
       phase.chunks = plan.chunks;
@@ -454,10 +494,19 @@ void CallFrame::cut(Phase& phase) {
       phase.chunks = call.copy.cut.chunks();
       break;
   }
-  if (phase.kind != PhaseKind::kLinear && phase.kind != PhaseKind::kAttention &&
-      phase.kind != PhaseKind::kAttentionJoin && phase.kind != PhaseKind::kCopy && phase.kind != PhaseKind::kGeneric &&
-      phase.kind != PhaseKind::kElementwise) {
-    keep_within_limit();
+  switch (phase.kind) {
+    case PhaseKind::kEmbedding:
+    case PhaseKind::kNorm:
+    case PhaseKind::kRopeTable:
+    case PhaseKind::kQuantize:
+    case PhaseKind::kHeads:
+      while (phase.chunks > ThreadPool::kMaxChunks) {
+        phase.per_chunk *= 2;
+        phase.chunks = static_cast<int>((rows + phase.per_chunk - 1) / phase.per_chunk);
+      }
+      break;
+    default:
+      break;
   }
   scratch_bytes_ = std::max(scratch_bytes_, aligned64(scratch));
 }

@@ -9,6 +9,7 @@
 #include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/executable.h"
+#include "backend/cpu/experts.h"
 #include "backend/cpu/move.h"
 #include "backend/cpu/ops/op_arguments.h"
 #include "backend/cpu/ops/op_kernel.h"
@@ -24,7 +25,7 @@ inline std::size_t aligned64(std::size_t bytes) {
 
 // What frames of one call share. A frame holds on to what it uses, so a larger block may replace one at any time.
 struct CallMemory {
-  std::shared_ptr<Storage> arena, digits, partials;
+  std::shared_ptr<Storage> arena, digits, partials, sorted;
 };
 
 // A thread may still be inside a frame when its run has ended (RunEnd::kLeaveLate): bind() and the destructor need it
@@ -56,6 +57,9 @@ class CallFrame final : public StepProgram {
     kRopeTable,
     kQuantize,
     kLinear,
+    kRoute,
+    kGather,
+    kExperts,
     kHeads,
     kAttention,
     kAttentionJoin,
@@ -79,6 +83,7 @@ class CallFrame final : public StepProgram {
     std::vector<QkvArgs> heads;
     AttentionArgs attention;
     AttentionPlan attention_plan;
+    ExpertProduct experts;
     const std::int32_t* ids = nullptr;
     std::vector<std::int32_t> own_ids;
     float* out = nullptr;  // embedding
@@ -111,6 +116,7 @@ class CallFrame final : public StepProgram {
   void bind_embedding(StepCall& call, const compiler::EmbeddingStep& step);
   void bind_norm(StepCall& call, const compiler::NormStep& step);
   void bind_linear(StepCall& call, const compiler::LinearStep& step);
+  void bind_experts(StepCall& call, const compiler::ExpertStep& step);
   void bind_table(StepCall& call, const compiler::RopeTableStep& step);
   void bind_heads(StepCall& call, const compiler::HeadsStep& step);
   void bind_attention(StepCall& call, const compiler::AttentionStep& step);
@@ -118,6 +124,7 @@ class CallFrame final : public StepProgram {
   void bind_copy(StepCall& call, const compiler::CopyStep& step);
   void bind_op(StepCall& call, const compiler::GenericStep& step);
   void cut(Phase& phase);
+  std::size_t cut_linear(Phase& phase) const;
 
   void embed(const StepCall& call, const compiler::EmbeddingStep& step, std::int64_t begin, std::int64_t end,
              float* out, std::int64_t stride) const;

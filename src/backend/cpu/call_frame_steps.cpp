@@ -74,6 +74,12 @@ void CallFrame::compute(int step_index, int chunk, const Worker& worker) {
       }
       return linear_chunk(a, begin, last);
     }
+    case PhaseKind::kRoute:
+      return call.experts.route(executable_.plan.function);
+    case PhaseKind::kGather:
+      return call.experts.gather(chunk);
+    case PhaseKind::kExperts:
+      return call.experts.compute(chunk, worker.scratch);
     case PhaseKind::kHeads: {
       for (const QkvArgs& a : call.heads) {
         const std::int64_t heads = a.q_heads + a.k_heads + a.v_heads;

@@ -56,6 +56,8 @@ struct PackOptions {
   // The sources are [gate..., up...] with as many gate rows as up rows: their panels alternate, so that
   // the layer can store act(gate) * up.
   bool gate_up = false;
+  // Every source begins at a whole panel; what its last panel lacks is rows of zeros, which n counts.
+  bool whole_panels = false;
 };
 
 // What a packed matrix looks like. A plan borrows the sources' bytes until packing ends.

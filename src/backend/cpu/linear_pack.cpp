@@ -92,7 +92,7 @@ PackPlan::PackPlan(std::vector<MatrixSource> sources, PackOptions options)
                                  "pack them apart");
     }
     first_row_.push_back(n_);
-    n_ += s.rows();
+    n_ += options_.whole_panels ? round_up(s.rows(), kPanelRows) : s.rows();
   }
   if (options_.gate_up && n_ % 2 != 0) {
     throw InvalidArgumentError(fmt::format("{} rows are not gate and up rows of equal number", n_), "PackPlan",
@@ -197,6 +197,7 @@ std::int64_t PackPlan::source_row(std::int64_t panel, std::int64_t row) const {
 PackPlan::Located PackPlan::locate(std::int64_t row) const {
   const auto after = std::ranges::upper_bound(first_row_, row);
   const auto index = static_cast<std::size_t>(after - first_row_.begin()) - 1;
+  if (row - first_row_[index] >= sources_[index].rows()) return {nullptr, 0};
   return {&sources_[index], row - first_row_[index] + sources_[index].row_begin};
 }
 
@@ -221,7 +222,7 @@ void PackPlan::pack_integer_panel(std::byte* out, std::int64_t panel, std::span<
   for (std::int64_t r = 0; r < kPanelRows; ++r) {
     const std::int64_t row = source_row(panel, r);
     rows[r] = row < 0 ? Located{nullptr, 0} : locate(row);
-    if (row >= 0) unsigned_row(*rows[r].source, rows[r].row, q + r * columns);
+    if (rows[r].source != nullptr) unsigned_row(*rows[r].source, rows[r].row, q + r * columns);
   }
   const std::int64_t blocks = columns / block_;
   for (std::int64_t b = 0; b < blocks; ++b) {

@@ -22,11 +22,13 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kPackAlignment - 1) / kPackAlignment * kPackAlignment;
 }
 
-std::vector<bool> weights_of_linear_layers(const Plan& plan) {
+std::vector<bool> weights_of_products(const Plan& plan) {
   std::vector<bool> packed(plan.weights.size(), false);
   for (const compiler::Step& step : plan.steps) {
     if (const auto* linear = std::get_if<compiler::LinearStep>(&step.body))
       packed[static_cast<std::size_t>(linear->weight)] = true;
+    if (const auto* experts = std::get_if<compiler::ExpertStep>(&step.body))
+      packed[static_cast<std::size_t>(experts->weight)] = true;
   }
   return packed;
 }
@@ -72,7 +74,7 @@ std::shared_ptr<Storage> allocate_huge(std::size_t bytes) {
 }
 
 PackedWeights PackedWeights::pack(const Plan& plan, ThreadPool& pool, const std::function<void(double)>& progress) {
-  const std::vector<bool> packed = weights_of_linear_layers(plan);
+  const std::vector<bool> packed = weights_of_products(plan);
   std::vector<PackPlan> plans;
   std::vector<std::uint64_t> table(plan.weights.size() * 2, 0);
   std::size_t total = header_bytes(plan);
@@ -80,7 +82,7 @@ PackedWeights PackedWeights::pack(const Plan& plan, ThreadPool& pool, const std:
     if (!packed[i]) continue;
     std::vector<MatrixSource> sources;
     for (const auto& w : plan.weights[i]) sources.push_back(matrix_source(w));
-    plans.emplace_back(std::move(sources), PackOptions{plan.weight_gated[i]});
+    plans.emplace_back(std::move(sources), PackOptions{plan.weight_gated[i], plan.weight_stacked[i]});
     table[2 * i] = total;
     table[2 * i + 1] = plans.back().size();
     total = aligned(total + plans.back().size());
@@ -110,7 +112,7 @@ PackedWeights PackedWeights::view(const Plan& plan, std::shared_ptr<Storage> blo
   if (cursor.scalar<std::uint64_t>() != kMagic || cursor.scalar<std::uint64_t>() != plan.weights.size()) {
     cursor.fail("the packed weights belong to another plan");
   }
-  const std::vector<bool> packed = weights_of_linear_layers(plan);
+  const std::vector<bool> packed = weights_of_products(plan);
   out.matrices_.resize(plan.weights.size());
   for (std::size_t i = 0; i < plan.weights.size(); ++i) {
     const auto offset = cursor.scalar<std::uint64_t>(), size = cursor.scalar<std::uint64_t>();
@@ -119,7 +121,8 @@ PackedWeights PackedWeights::view(const Plan& plan, std::shared_ptr<Storage> blo
       cursor.fail("a matrix lies outside its file");
     out.matrices_[i] = PackedMatrix::view({block->data() + offset, static_cast<std::size_t>(size)}, where);
     std::int64_t rows = 0;
-    for (const auto& w : plan.weights[i]) rows += w.rows;
+    for (const auto& w : plan.weights[i])
+      rows += plan.weight_stacked[i] ? (w.rows + kPanelRows - 1) / kPanelRows * kPanelRows : w.rows;
     if (out.matrices_[i].n() != rows || out.matrices_[i].k() != plan.weights[i][0].columns)
       cursor.fail("a matrix has other extents");
   }
