@@ -133,9 +133,7 @@ TEST_P(Compiled, EveryPassOffGivesTheSame) {
   EXPECT_LE(distance(on, off), tolerance(GetParam(), largest(on))) << "without any pass";
 }
 
-class CompiledDecode : public Compiled {};
-
-TEST_P(CompiledDecode, ADecodeStepAllocatesNothing) {
+TEST_P(Compiled, ADecodeStepAllocatesNothing) {
   const InferenceFunction function = load(GetParam(), Precision::kFaithful, 2);
   Sequence sequence(function);
   sequence.step(tokens(9), 1);
@@ -165,8 +163,6 @@ TEST_P(Compiled, APositionOutsideTheStateIsAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixtures, Compiled, testing::ValuesIn(testing_support::planned_mixtures()),
-                         [](const auto& p) { return testing_support::test_name(p.param); });
-INSTANTIATE_TEST_SUITE_P(Decoders, CompiledDecode, testing::ValuesIn(testing_support::planned_decoders()),
                          [](const auto& p) { return testing_support::test_name(p.param); });
 INSTANTIATE_TEST_SUITE_P(Decoders, Compiled, testing::ValuesIn(testing_support::planned_decoders()),
                          [](const auto& p) { return testing_support::test_name(p.param); });

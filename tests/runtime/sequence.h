@@ -94,7 +94,7 @@ inline std::vector<std::string> planned_decoders() {
           "genuine/gemma3_4bit_bf16_b3/gemma3_4bit_bf16_b3.aimodel"};
 }
 
-// Decoders with mixtures of experts, also planned: their routers sort by an operation without a fused kernel.
+// Decoders with mixtures of experts, also planned: their routers sort by operations that keep steps of their own.
 inline std::vector<std::string> planned_mixtures() {
   return {"genuine/qwen3_moe_f32_b2/qwen3_moe_f32_b2.aimodel", "genuine/qwen3_moe_4bit_b3/qwen3_moe_4bit_b3.aimodel",
           "genuine/mixtral_4bit_b3/mixtral_4bit_b3.aimodel"};

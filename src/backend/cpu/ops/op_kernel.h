@@ -60,6 +60,8 @@ std::unique_ptr<OpKernel> make_movement(const compiler::GenericStep& step, Isa i
 std::unique_ptr<OpKernel> make_slice_update(const compiler::GenericStep& step, Isa isa);
 std::unique_ptr<OpKernel> make_pad(const compiler::GenericStep& step, Isa isa);
 std::unique_ptr<OpKernel> make_gather(const compiler::GenericStep& step, Isa isa);
+std::unique_ptr<OpKernel> make_sort(const compiler::GenericStep& step, Isa isa);
+std::unique_ptr<OpKernel> make_cast(const compiler::GenericStep& step, Isa isa);
 std::unique_ptr<OpKernel> make_pool(const compiler::GenericStep& step, Isa isa);
 std::unique_ptr<OpKernel> make_interpolate(const compiler::GenericStep& step, Isa isa);
 
