@@ -101,6 +101,22 @@ TEST_F(CoreaiRun, KernelsOfEveryLevelGiveTheSameBits) {
   EXPECT_EQ(run(call + " --kernels sse").code, 64);
 }
 
+// A pass that is left out changes how the function runs, not what it gives; an unknown one is a wrong call.
+TEST_F(CoreaiRun, PassesCanBeLeftOut) {
+  const std::string call = kAsset + " --input input_ids=ids.npy --input position_ids=positions.npy" + states();
+  ASSERT_EQ(run(call + " --output-dir on").code, 0);
+  ASSERT_EQ(run(call + " --disable-pass fusion --disable-pass elementwise --output-dir off").code, 0);
+  const NDArray on = read_npy(dir_ / "on/logits.npy"), off = read_npy(dir_ / "off/logits.npy");
+  for (std::size_t i = 0; i < 512; ++i) EXPECT_NEAR(on.values<float>()[i], off.values<float>()[i], 1e-4) << i;
+  const auto fused = run(call + " --profile --repeat 1"),
+             written = run(call + " --profile --repeat 1 --disable-pass fusion");
+  EXPECT_THAT(fused.out, HasSubstr("linear gated"));
+  EXPECT_EQ(written.out.find("linear gated"), std::string::npos) << written.out;
+  const Result unknown = run(call + " --disable-pass fusing");
+  EXPECT_EQ(unknown.code, 64);
+  EXPECT_THAT(unknown.err, HasSubstr("fusing"));
+}
+
 // What only a device or another program defines is refused by name, with what to do instead.
 // Reading makes the second version of the first.
 TEST_F(CoreaiRun, RefusesByNameWhatNothingHereDefines) {

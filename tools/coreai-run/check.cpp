@@ -47,6 +47,7 @@ int run_checks(const CoreaiRunOptions& options) {
   if (!options.precision.empty()) check.specialization.precision = precision_from_name(options.precision);
   check.specialization.threads = thread_count(options.common);
   check.specialization.kernels = options.kernels;
+  check.specialization.disabled_passes = options.disabled_passes;
   check.asset = options.asset;
   check.case_name = options.case_name;
   if (!options.asset.empty()) {

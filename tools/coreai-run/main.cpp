@@ -1,6 +1,7 @@
 // coreai-run: calls a function of an asset with arrays from .npy files, replays recorded calls, records them.
 #include "common/tool.h"
 #include "coreai-run/options.h"
+#include "coreai/compiler/compiler.h"
 
 namespace coreai::tools {
 namespace {
@@ -12,6 +13,12 @@ void add_options(CLI::App& app, CoreaiRunOptions& options) {
       ->check(CLI::IsMember({"faithful", "exact", "strict", "fast"}));
   app.add_option("--kernels", options.kernels, "level of the CPU kernels: portable, avx2 or avx512 (default: the best)")
       ->check(CLI::IsMember({"portable", "avx2", "avx512"}));
+  const auto passes = compiler::pass_names();
+  app.add_option("--disable-pass", options.disabled_passes, "compile without this pass; may be given again")
+      ->check(CLI::IsMember(std::vector<std::string>(passes.begin(), passes.end())))
+      ->type_name("NAME")
+      ->take_all()
+      ->allow_extra_args(false);
   app.add_option("--function", options.function, "function to call")->capture_default_str();
   app.add_option("--input", options.inputs, "name=file.npy, once per input");
   app.add_option("--state", options.states, "name=file.npy or name=zeros:1x2x3; a static state starts at zero");

@@ -13,6 +13,7 @@ struct CoreaiRunOptions {
   std::string asset;  // empty: --check files name their own
   std::string precision;
   std::string kernels;
+  std::vector<std::string> disabled_passes;
   std::string function = "main";
   std::vector<std::string> inputs, states;  // name=file.npy; a state may be name=zeros:1x2x3
   std::string output_directory;

@@ -130,6 +130,7 @@ int run_asset(const CoreaiRunOptions& options) {
   if (!options.precision.empty()) specialization.precision = precision_from_name(options.precision);
   specialization.threads = thread_count(options.common);
   specialization.kernels = options.kernels;
+  specialization.disabled_passes = options.disabled_passes;
   const InferenceFunction function = AIModel::load(options.asset, specialization).load_function(options.function);
   const FunctionDescriptor& descriptor = function.descriptor();
   RecordedCall call;
