@@ -34,7 +34,7 @@ struct ExpertShape {
 
 class Author {
  public:
-  Author(std::string name, std::vector<std::pair<std::string, Shape>> inputs, const Shape& output,
+  Author(std::string name, const std::vector<std::pair<std::string, Shape>>& inputs, const Shape& output,
          const std::vector<AttentionShape>& attentions, const std::vector<ExpertShape>& experts = {})
       : name_(std::move(name)), builder_(module_), ops_(builder_) {
     for (const AttentionShape& a : attentions) declare_attention(a);

@@ -213,8 +213,7 @@ class Scheduler {
   int add_weight(std::vector<WeightSource> sources, bool gated, bool stacked = false) {
     for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
       const bool fits = plan_.weight_gated[i] == gated && plan_.weight_stacked[i] == stacked;
-      if (fits && std::ranges::equal(plan_.weights[i], sources, is_same_weight))
-        return static_cast<int>(i);
+      if (fits && std::ranges::equal(plan_.weights[i], sources, is_same_weight)) return static_cast<int>(i);
     }
     plan_.weights.push_back(std::move(sources));
     plan_.weight_gated.push_back(gated);

@@ -9,12 +9,15 @@
 namespace coreai::detail {
 namespace {
 
+// Raise it with every change of the packed bytes or of the matrices that a plan packs.
+constexpr int kPackedVersion = 3;
+
 // Packed bytes are the same for every CPU level; passes decide which matrices a plan joins.
 std::string key_of(const ExecutionResources& resources, const std::string& function,
                    const SpecializationOptions& options) {
   if (!options.use_cache || resources.asset_hash.empty()) return {};
-  const std::string name =
-      fmt::format("coreai 2|{}|{}|{}", resources.asset_hash, function, fmt::join(options.disabled_passes, ","));
+  const std::string name = fmt::format("coreai {}|{}|{}|{}", kPackedVersion, resources.asset_hash, function,
+                                       fmt::join(options.disabled_passes, ","));
   return to_hex(sha256(std::as_bytes(std::span(name.data(), name.size()))));
 }
 

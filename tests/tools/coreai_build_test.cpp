@@ -169,10 +169,10 @@ TEST(CoreaiBuild, OpsTellFusedFromKernelsAndBodies) {
   ASSERT_EQ(alone.code, kDone) << alone.err;
   EXPECT_GT(nlohmann::json::parse(alone.out).at("ops").at(0)["paths"]["body"], decoder["paths"]["body"]);
   EXPECT_EQ(ops_of("op_assets/softmax.aimodel")["paths"]["kernel"], 1);
-  EXPECT_EQ(ops_of("op_assets/sort.aimodel")["paths"]["reference"], 1);
-  const std::string text = run({"inspect", fixture("op_assets/sort.aimodel"), "--ops"}).out;
+  EXPECT_EQ(ops_of("op_assets/scan.aimodel")["paths"]["reference"], 1);
+  const std::string text = run({"inspect", fixture("op_assets/scan.aimodel"), "--ops"}).out;
   EXPECT_THAT(text, StartsWith("function main (compiled)\n"));
-  EXPECT_THAT(text, HasSubstr("reference  sort_v1"));
+  EXPECT_THAT(text, HasSubstr("reference  primitive.scan_v1"));
 }
 
 TEST(CoreaiBuild, OpsNameWhatIsRefusedAndWhatToDo) {
