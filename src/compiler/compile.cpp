@@ -50,10 +50,24 @@ std::vector<TracedOp> finished_trace(const std::vector<Origin>& origins, const P
   return trace;
 }
 
+// What an attempt does otherwise than the first, which a NotPlannable asked for.
+struct Attempt {
+  std::set<std::string> inlined;
+  bool value_inputs = false, plain_states = false;
+
+  // Whether there is something new to try.
+  bool learn(const NotPlannable& e) {
+    if (e.remedy == NotPlannable::Remedy::kValueInputs && !value_inputs) return value_inputs = true;
+    if (e.remedy == NotPlannable::Remedy::kPlainStates && !plain_states) return plain_states = true;
+    return !e.composite_symbol.empty() && inlined.insert(e.composite_symbol).second;
+  }
+};
+
 CompileResult compile_once(const ir::Module& module, const ir::Graph& function, const OpEvaluator& evaluator,
-                           const CompileOptions& options, const std::set<std::string>& inlined) {
+                           const CompileOptions& options, const Attempt& attempt) {
   const auto on = [&](std::string_view name) { return !options.disabled_passes.contains(name); };
-  Graph graph = lower(module, function, {on("resolve"), inlined, options.trace});
+  Graph graph = lower(module, function, {on("resolve"), attempt.inlined, options.trace, attempt.value_inputs});
+  graph.plain_states = attempt.plain_states;
   if (on("fold")) fold_constants(graph, evaluator);
   if (options.trace) trace_folded(graph);
   if (on("linear")) form_linear_layers(graph);
@@ -86,13 +100,12 @@ CompileResult compile(const ir::Module& module, const ir::Graph& function, const
                                  fmt::format("The passes are: {}", fmt::join(kPassNames, ", ")));
     }
   }
-  std::set<std::string> inlined;
+  Attempt attempt;
   while (true) {
     try {
-      return compile_once(module, function, evaluator, options, inlined);
+      return compile_once(module, function, evaluator, options, attempt);
     } catch (const NotPlannable& e) {
-      // A composite that no kernel takes runs by its body.
-      if (e.composite_symbol.empty() || !inlined.insert(e.composite_symbol).second) return {std::nullopt, {}, e.reason};
+      if (!attempt.learn(e)) return {std::nullopt, {}, e.reason};
     } catch (const Error& e) {
       return {std::nullopt, {}, e.what()};
     }

@@ -160,6 +160,7 @@ class Graph {
   std::vector<ValueId> state_initial;  // by state index
   std::vector<ValueId> state_final;
   std::vector<GraphOutput> outputs;
+  bool plain_states = false;  // states are arrays in their declared layout, not caches in that of the attention kernels
 
   ValueId new_value(DType dtype, std::vector<Expr> shape);
   NodeId append(Node node);
@@ -192,6 +193,8 @@ struct NotPlannable {
   std::string reason;
   // A composite call that stood in the way: its body may do. Initialised so that {reason} alone is complete.
   std::string composite_symbol = {};
+  // What may do instead: states in their declared layout, or elements of small integer inputs as symbols.
+  enum class Remedy : std::uint8_t { kNone, kPlainStates, kValueInputs } remedy = Remedy::kNone;
 };
 
 }  // namespace coreai::compiler

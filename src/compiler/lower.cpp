@@ -52,6 +52,7 @@ class Lowering {
         bindings_[arguments[i]].handle = state;
       } else if (type->is_tensor()) {
         const ValueId v = declared_value(type, names[i], false, input_index);
+        if (options_.value_inputs) make_elements_symbols(v, names[i], input_index);
         g_.value(v).input = static_cast<int>(input_index++);
         g_.inputs.push_back(v);
         bindings_[arguments[i]].value = v;
@@ -60,6 +61,24 @@ class Lowering {
       }
     }
     g_.state_final = g_.state_initial;
+  }
+
+  // A position or a length that a program is given as a value: arithmetic on it is shape arithmetic.
+  void make_elements_symbols(ValueId v, const std::string& name, std::size_t index) {
+    constexpr std::int64_t kMaxElements = 16;
+    const Shape shape = g_.declared_shape(v);
+    const DType dtype = g_.value(v).dtype;
+    if (!is_integer(dtype) || dtype_bits(dtype) < 16 || shape.rank() > 1 || !shape.is_static() ||
+        shape.element_count() > kMaxElements) {
+      return;
+    }
+    std::vector<Expr> elements;
+    for (std::int64_t i = 0; i < shape.element_count(); ++i) {
+      const Expr plus_one = g_.exprs.symbol(fmt::format("{}[{}]+1", name, i));
+      g_.symbols.push_back({false, index, static_cast<std::size_t>(i), true});
+      elements.push_back(g_.exprs.sub(plus_one, g_.exprs.constant(1)));
+    }
+    g_.value(v).host = std::move(elements);
   }
 
   ValueId declared_value(ir::TypeRef type, const std::string& name, bool of_state, std::size_t index) {

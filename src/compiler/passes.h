@@ -38,4 +38,8 @@ struct StateSlice {
 };
 std::optional<StateSlice> trace_state(Graph& graph, ValueId value);
 
+// Of states in their declared layout, which stores change in place: that nobody reads a content after the store that
+// replaces it. Throws NotPlannable.
+void check_plain_states(const Graph& graph);
+
 }  // namespace coreai::compiler

@@ -17,6 +17,7 @@ using ir::OpCode;
 
 // Of attention over plain values.
 constexpr std::int64_t kMaxBatch = 16, kMaxHeadDim = 512;
+constexpr std::size_t kMaxCopyRank = 16;
 
 bool is_same_array(const std::optional<NDArray>& a, const std::optional<NDArray>& b) {
   if (!a || !b) return !a && !b;
@@ -43,8 +44,10 @@ class Scheduler {
       views_[static_cast<std::size_t>(v)] = contiguous_view(
           g_.exprs, new_buffer(Buffer::Kind::kInput, g_.value(v).dtype, elements(v), i), g_.value(v).shape);
     }
+    if (g_.plain_states) place_states();
     for (const NodeId id : g_.order()) emit(g_.node(id));
     emit_outputs();
+    if (g_.plain_states) write_whole_states();
     plan_.states.resize(g_.state_initial.size());
     for (std::size_t i = 0; i < plan_.states.size(); ++i)
       plan_.states[i] = {i, keys_.contains(static_cast<int>(i)), values_.contains(static_cast<int>(i)),
@@ -59,8 +62,13 @@ class Scheduler {
  private:
   // ---- states ----
 
+  [[noreturn]] static void refuse_states(const char* reason) {
+    throw NotPlannable{reason, {}, NotPlannable::Remedy::kPlainStates};
+  }
+
   // A content must not be read after the store that replaces it, and the last content must be what the state keeps.
   void check_states() {
+    if (g_.plain_states) return check_plain_states(g_);
     std::map<ValueId, double> replaced;  // content -> position of the store that overwrites it
     for (const NodeId id : g_.order()) {
       const Node& n = g_.node(id);
@@ -77,11 +85,11 @@ class Scheduler {
         if (!slice) continue;
         const auto it = replaced.find(slice->content);
         if (it != replaced.end() && n.position > it->second)
-          throw NotPlannable{"an old content of a state is read after its update"};
+          refuse_states("an old content of a state is read after its update");
         if (n.kind != NodeKind::kAttention && n.kind != NodeKind::kOp)
-          throw NotPlannable{"a state is read in a form that no kernel takes"};
+          refuse_states("a state is read in a form that no kernel takes");
         if (n.kind == NodeKind::kOp && !is_movement(n))
-          throw NotPlannable{"a state is read by an operation without a kernel for its layout"};
+          refuse_states("a state is read by an operation without a kernel for its layout");
       }
     }
     for (std::size_t i = 0; i < g_.state_final.size(); ++i) {
@@ -89,21 +97,7 @@ class Scheduler {
       if (v == g_.state_initial[i]) continue;
       const Node* p = g_.producer(v);
       if (!p || p->kind != NodeKind::kHeads || replaced.contains(v))
-        throw NotPlannable{"a state ends with a value that is no store"};
-    }
-  }
-
-  static bool is_movement(const Node& n) {
-    switch (n.code) {
-      case OpCode::kReshape:
-      case OpCode::kExpandDims:
-      case OpCode::kShrinkDims:
-      case OpCode::kTranspose:
-      case OpCode::kSlice:
-      case OpCode::kSplit:
-        return true;
-      default:
-        return false;
+        refuse_states("a state ends with a value that is no store");
     }
   }
 
@@ -130,7 +124,7 @@ class Scheduler {
     if (!p || p->kind != NodeKind::kOp || !options_.views) return std::nullopt;
     const Node node = *p;
     if (!is_movement(node) && node.code != OpCode::kCast) return std::nullopt;
-    if (node.inputs.empty() || g_.value(node.inputs[0]).state >= 0) return std::nullopt;
+    if (node.inputs.empty()) return std::nullopt;
     if (is_subbyte(g_.value(node.inputs[0]).dtype)) return std::nullopt;  // packed: no element has an address
     const auto input = find_view(node.inputs[0]);
     if (!input) return std::nullopt;
@@ -145,13 +139,19 @@ class Scheduler {
     throw NotPlannable{fmt::format("value %{} is used before it is made", v)};
   }
 
-  // A constant that a fused step reads as a buffer: a reference step writes it once per call.
   View constant_buffer(ValueId v) {
-    throw NotPlannable{fmt::format("a constant of {} is an operand without a kernel", dtype_name(g_.value(v).dtype))};
+    const Value& value = g_.value(v);
+    if (!value.constant || is_subbyte(value.dtype)) {
+      throw NotPlannable{fmt::format("a constant of {} is an operand without a kernel", dtype_name(value.dtype))};
+    }
+    const int buffer = new_buffer(Buffer::Kind::kConstant, value.dtype, elements(v));
+    plan_.buffers.back().constant = value.constant;
+    views_[static_cast<std::size_t>(v)] = contiguous_view(g_.exprs, buffer, value.shape);
+    return *views_[static_cast<std::size_t>(v)];
   }
 
   View contiguous_copy(const View& from, DType dtype) {
-    if (from.extents.size() > 16) throw NotPlannable{"a copy of a rank above 16"};
+    if (from.extents.size() > kMaxCopyRank) throw NotPlannable{"a copy of a rank above 16"};
     Expr n = g_.exprs.constant(1);
     for (Expr e : from.extents) n = g_.exprs.mul(n, e);
     const View to = contiguous_view(g_.exprs, new_buffer(Buffer::Kind::kArena, dtype, n), from.extents);
@@ -244,7 +244,7 @@ class Scheduler {
       case NodeKind::kRope:
         throw NotPlannable{"a rotation that leads to no attention", node.composite_symbol};
       case NodeKind::kStore:
-        throw NotPlannable{"a store that no attention reads"};
+        return emit_store(node);
       case NodeKind::kDead:
         return;
     }
@@ -561,11 +561,47 @@ class Scheduler {
     return out;
   }
 
+  // ---- states in their declared layout ----
+
+  void place_states() {
+    for (std::size_t i = 0; i < g_.state_initial.size(); ++i) {
+      const ValueId v = g_.state_initial[i];
+      if (is_subbyte(g_.value(v).dtype)) throw NotPlannable{"a state of packed elements"};
+      const int buffer = new_buffer(Buffer::Kind::kState, g_.value(v).dtype, elements(v), i);
+      views_[static_cast<std::size_t>(v)] = contiguous_view(g_.exprs, buffer, g_.value(v).shape);
+    }
+  }
+
+  // In place: the new content is the old one's memory.
+  void emit_store(const Node& node) {
+    const auto& p = std::get<StoreParams>(node.params);
+    const View whole = view(node.inputs[0]), update = view(node.inputs[1]);
+    View part = whole;
+    for (std::size_t i = 0; i < part.extents.size(); ++i) {
+      part.offset = g_.exprs.add(part.offset, g_.exprs.mul(p.start[i], part.strides[i]));
+      part.extents[i] = p.extent[i];
+    }
+    if (part.extents.size() > kMaxCopyRank) throw NotPlannable{"a state of a rank above 16"};
+    views_[static_cast<std::size_t>(node.outputs[0])] = whole;
+    add_step(CopyStep{update, part}, "store", elements(node.inputs[1]));
+  }
+
+  // States that end with a value of their own, after everything that reads the old content.
+  void write_whole_states() {
+    for (std::size_t i = 0; i < g_.state_final.size(); ++i) {
+      const ValueId v = g_.state_final[i];
+      if (g_.value(v).state >= 0) continue;
+      if (g_.value(v).shape.size() > kMaxCopyRank) throw NotPlannable{"a state of a rank above 16"};
+      add_step(CopyStep{view(v), view(g_.state_initial[i])}, "store", elements(v));
+    }
+  }
+
   // ---- operations without a fused kernel ----
 
   void emit_op(const Node& node) {
     if (is_movement(node) || node.code == OpCode::kCast) {
-      if (!node.inputs.empty() && trace_state(g_, node.inputs[0])) return;  // its readers look at the state
+      // Readers look at the state itself.
+      if (!g_.plain_states && !node.inputs.empty() && trace_state(g_, node.inputs[0])) return;
       bool all_views = options_.views;
       for (ValueId v : node.outputs) all_views = all_views && find_view(v).has_value();
       if (all_views) return;

@@ -17,7 +17,12 @@ using ir::OpCode;
 
 const std::vector<Expr>& host_elements(const Graph& g, const Node& node, std::size_t i) {
   const auto& host = g.value(node.inputs.at(i)).host;
-  if (!host) give_up(node, fmt::format("operand {} is not known when shapes are computed", i));
+  if (!host) {
+    throw NotPlannable{
+        fmt::format("{}: operand {} is not known when shapes are computed", ir::op_info(node.code).text_name, i),
+        {},
+        NotPlannable::Remedy::kValueInputs};
+  }
   return *host;
 }
 

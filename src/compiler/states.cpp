@@ -129,7 +129,7 @@ HeadsParams::Task task_of(Node& node, const HeadTrace& trace) {
 }
 
 [[noreturn]] void refuse(const Node& node, const std::string& why) {
-  throw NotPlannable{why, node.composite_symbol};
+  throw NotPlannable{why, node.composite_symbol, NotPlannable::Remedy::kPlainStates};
 }
 
 // One store [1, 1, heads, q, d] at (layer, 0, 0.., position.., 0).
@@ -235,6 +235,12 @@ std::optional<StateSlice> trace_state(Graph& graph, ValueId value) {
 void form_states(Graph& g) {
   for (const NodeId id : g.order()) {
     if (g.node(id).kind == NodeKind::kOp && g.node(id).code == OpCode::kSliceUpdate) form_store(g, id);
+  }
+  if (g.plain_states) {
+    for (Node& n : g.nodes) {
+      if (n.kind == NodeKind::kAttention) std::get<AttentionParams>(n.params).of_states = false;
+    }
+    return g.sweep();
   }
   for (const NodeId id : g.order()) {
     if (g.node(id).kind == NodeKind::kAttention) form_heads(g, id);

@@ -95,6 +95,20 @@ bool is_contiguous(ExprPool& exprs, const View& view) {
   return true;
 }
 
+bool is_movement(const Node& node) {
+  switch (node.code) {
+    case OpCode::kReshape:
+    case OpCode::kExpandDims:
+    case OpCode::kShrinkDims:
+    case OpCode::kTranspose:
+    case OpCode::kSlice:
+    case OpCode::kSplit:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::optional<View> view_of_movement(Graph& g, const Node& node, std::size_t result, const View& input) {
   const std::vector<Expr> extents = g.value(node.outputs[result]).shape;
   View view = input;

@@ -6,6 +6,9 @@
 
 namespace coreai::compiler {
 
+// Whether an operation only moves or picks elements, so that its result may be a view.
+bool is_movement(const Node& node);
+
 // The view of a movement operation's result (reshape, transpose, expand_dims, shrink_dims, slice, split, broadcasts)
 // given the view of its input; nothing when strides cannot express it.
 std::optional<View> view_of_movement(Graph& graph, const Node& node, std::size_t result, const View& input);

@@ -10,6 +10,7 @@
 #include "backend/cpu/executable.h"
 #include "backend/cpu/reference/evaluator.h"
 #include "coreai/base/error.h"
+#include "runtime/reference_executor.h"
 
 namespace coreai::detail {
 namespace {
@@ -53,12 +54,21 @@ struct CompiledWorkspace final : Workspace {
   std::unique_ptr<Workspace> reference;
   std::vector<std::int64_t> symbols, values;
   std::vector<cpu::KvBuffer*> states;
+  std::vector<NDArray*> plain_states;
   std::vector<std::shared_ptr<Storage>> output_storage;
 
   WorkspaceUse use() const override {
     return {call->arena_layout().bytes(), call->arena_layout().largest_live_bytes()};
   }
 };
+
+// Of a small integer array.
+std::int64_t integer_element(const NDArray& array, std::size_t element) {
+  double wide[16] = {};
+  COREAI_INVARIANT(array.element_count() <= 16);
+  read_as_f64(array, std::span(wide, static_cast<std::size_t>(array.element_count())));
+  return static_cast<std::int64_t>(wide[element]);
+}
 
 bool strictly_increasing(const NDArray& array) {
   const auto values = array.values<std::int32_t>();
@@ -96,6 +106,7 @@ class CompiledExecutor final : public FunctionExecutor {
     w->symbols.resize(plan().exprs.symbol_count());
     w->values.resize(plan().exprs.size());
     w->states.resize(descriptor_.states.size());
+    w->plain_states.resize(descriptor_.states.size());
     w->output_storage.resize(descriptor_.outputs.size());
     return w;
   }
@@ -104,16 +115,17 @@ class CompiledExecutor final : public FunctionExecutor {
     auto& w = dynamic_cast<CompiledWorkspace&>(workspace);
     for (std::size_t i = 0; i < request.states.size(); ++i) {
       auto* kv = dynamic_cast<KvState*>(request.states[i]);
-      const bool wanted = plan().states[i].is_key || plan().states[i].is_value;
-      if (wanted && !kv)
+      auto* dense = dynamic_cast<DenseState*>(request.states[i]);
+      if (has_positions(i) ? !kv : !dense)
         throw InvalidArgumentError("the state was made by another function", request.states[i]->name,
                                    "Make it with make_state() of this function");
       w.states[i] = kv ? &kv->buffer : nullptr;
+      w.plain_states[i] = dense ? &dense->own() : nullptr;
     }
     if (!bind_symbols(w, request)) return run_op_by_op(w, request);
     make_outputs(w, request);
     const std::int64_t last_rows = wanted_rows(request);
-    const cpu::CallArrays arrays{request.inputs, w.states, request.outputs, last_rows};
+    const cpu::CallArrays arrays{request.inputs, w.states, w.plain_states, request.outputs, last_rows};
     if (!request.profile) return w.call->run(w.values, arrays, request.stop);
     const std::vector<double> ms = w.call->profile(w.values, arrays, request.stop);
     const std::vector<compiler::StepCost> costs = compiler::step_costs(plan(), w.symbols);
@@ -136,6 +148,11 @@ class CompiledExecutor final : public FunctionExecutor {
   bool bind_symbols(CompiledWorkspace& w, const RunRequest& request) const {
     for (std::size_t i = 0; i < w.symbols.size(); ++i) {
       const compiler::SymbolBinding& b = plan().symbols[i];
+      if (b.of_value) {
+        w.symbols[i] = integer_element(request.inputs[b.index], b.axis) + 1;
+        if (w.symbols[i] < 1) return false;
+        continue;
+      }
       w.symbols[i] = b.of_state ? request.states[b.index]->shape[b.axis] : request.inputs[b.index].shape()[b.axis];
       if (w.symbols[i] < 1) return false;
     }
@@ -156,11 +173,11 @@ class CompiledExecutor final : public FunctionExecutor {
   std::int64_t state_capacity(const RunRequest& request) const {
     std::int64_t capacity = std::numeric_limits<std::int64_t>::max();
     for (std::size_t i = 0; i < request.states.size(); ++i) {
-      if (w_has_positions(i)) capacity = std::min(capacity, request.states[i]->shape[3]);
+      if (has_positions(i)) capacity = std::min(capacity, request.states[i]->shape[3]);
     }
     return capacity;
   }
-  bool w_has_positions(std::size_t i) const { return plan().states[i].is_key || plan().states[i].is_value; }
+  bool has_positions(std::size_t i) const { return plan().states[i].is_key || plan().states[i].is_value; }
 
   std::int64_t wanted_rows(const RunRequest& request) const {
     for (std::size_t i = 0; i < plan().output_row_axis.size(); ++i) {

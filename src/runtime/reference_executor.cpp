@@ -35,21 +35,6 @@ void copy_corner(const NDArray& from, NDArray& to) {
   }
 }
 
-struct DenseState final : StateImpl {
-  NDArray value;
-
-  NDArray read() const override { return value.clone(); }
-  void write(const NDArray& source) override { value = source.clone(); }
-  void reset() override { value = NDArray(dtype, shape); }
-  void grow(const Shape& new_shape) override {
-    NDArray larger(dtype, new_shape);
-    copy_corner(value, larger);
-    value = std::move(larger);
-    shape = new_shape;
-  }
-  std::size_t byte_size() const override { return value.byte_size(); }
-};
-
 struct NoWorkspace final : Workspace {};
 
 // The last `rows` rows along the second axis from the end.
@@ -85,6 +70,13 @@ std::string type_text(ir::TypeRef type) {
 }
 
 }  // namespace
+
+void DenseState::grow(const Shape& new_shape) {
+  NDArray larger(dtype, new_shape);
+  copy_corner(value, larger);
+  value = std::move(larger);
+  shape = new_shape;
+}
 
 ReferenceExecutor::ReferenceExecutor(std::shared_ptr<const ir::Module> module, const ir::Graph& graph,
                                      FunctionDescriptor descriptor, std::string reason)

@@ -6,6 +6,22 @@
 
 namespace coreai::detail {
 
+// A state as an array in its declared layout.
+struct DenseState final : StateImpl {
+  NDArray value;
+
+  NDArray read() const override { return value.clone(); }
+  void write(const NDArray& source) override { value = source.clone(); }
+  void reset() override { value = NDArray(dtype, shape); }
+  void grow(const Shape& new_shape) override;
+  std::size_t byte_size() const override { return value.byte_size(); }
+  // For a writer in place: nobody else sees these elements.
+  NDArray& own() {
+    if (value.storage().use_count() > 1) value = value.clone();
+    return value;
+  }
+};
+
 class ReferenceExecutor final : public FunctionExecutor {
  public:
   // `reason` says why the function runs op by op.

@@ -13,11 +13,13 @@
 
 namespace coreai::compiler {
 
-// A symbol is the extent of one axis of one input or state.
+// A symbol is the extent of one axis of one input or state, or an element of a small integer input that extents or
+// positions are computed from.
 struct SymbolBinding {
   bool of_state = false;
   std::size_t index = 0;  // of the input or state
-  std::size_t axis = 0;
+  std::size_t axis = 0;   // or the element
+  bool of_value = false;  // then the symbol is the element plus 1: like an extent at least 1, unless it is negative
 };
 
 enum class GuardKind : std::uint8_t {
@@ -37,7 +39,8 @@ struct IncreasingGuard {
 
 struct StateSpec {
   std::size_t index = 0;
-  bool is_key = false, is_value = false;  // layout role; neither = untouched by the plan
+  // Layout role; neither: an array in its declared layout (Buffer::Kind::kState when the plan touches it).
+  bool is_key = false, is_value = false;
   DType dtype = DType::kF16;
 };
 

@@ -28,11 +28,12 @@ struct WeightSource {
 
 // Memory of a call. Element type f32 unless said; `bytes` is an expression.
 struct Buffer {
-  enum class Kind : std::uint8_t { kArena, kInput, kOutput } kind = Kind::kArena;
+  enum class Kind : std::uint8_t { kArena, kInput, kOutput, kState, kConstant } kind = Kind::kArena;
   DType dtype = DType::kF32;
-  std::size_t index = 0;  // of the input or output
+  std::size_t index = 0;  // of the input, output or state
   Expr elements = 0;
   int first_step = -1, last_step = -1;  // that touch it
+  std::optional<NDArray> constant = {};
 };
 
 // Rows in a buffer: row r starts at element offset + r * row_stride.

@@ -121,6 +121,7 @@ float* CallFrame::row_address(const compiler::Rows& rows, std::int64_t row) cons
 
 void CallFrame::place_buffers(CallMemory& memory) {
   const auto& plan = executable_.plan;
+  plain_states_.resize(plan.states.size());
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& b = plan.buffers[i];
     buffer_bytes_[i] = dtype_bytes(b.dtype, static_cast<std::uint64_t>(std::max<std::int64_t>(value(b.elements), 0)));
@@ -139,6 +140,14 @@ void CallFrame::place_buffers(CallMemory& memory) {
         break;
       case Buffer::Kind::kOutput:
         addresses_[i] = arrays_->outputs[b.index].mutable_bytes().data();
+        break;
+      case Buffer::Kind::kState:
+        addresses_[i] = arrays_->plain_states[b.index]->mutable_bytes().data();
+        plain_states_[b.index] = arrays_->plain_states[b.index]->storage();
+        break;
+      case Buffer::Kind::kConstant:
+        // Steps never write constants.
+        addresses_[i] = const_cast<std::byte*>(b.constant->bytes().data());
         break;
     }
   }
@@ -197,6 +206,7 @@ void CallFrame::bind(std::span<const std::int64_t> values, const CallArrays& arr
 
 void CallFrame::release() {
   for (KvBuffer& state : states_) state.look_away();
+  for (std::shared_ptr<Storage>& state : plain_states_) state.reset();
 }
 
 // ---- arguments ----

@@ -143,6 +143,7 @@ class CallFrame final : public StepProgram {
   ArenaLayout arena_layout_;
   CallMemory memory_;
   std::vector<KvBuffer> states_;  // looks at the caller's, which may change or go while a late chunk reads
+  std::vector<std::shared_ptr<Storage>> plain_states_;  // as states_
   std::span<const std::int64_t> values_;
   const CallArrays* arrays_ = nullptr;
   std::int64_t last_rows_ = -1;

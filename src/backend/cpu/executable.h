@@ -29,7 +29,8 @@ struct Executable {
 // Arrays of one call. Extents and dtypes are checked by the caller; every guard of the plan holds.
 struct CallArrays {
   std::span<const NDArray> inputs;
-  std::span<KvBuffer* const> states;
+  std::span<KvBuffer* const> states;       // null where a state is an array:
+  std::span<NDArray* const> plain_states;  // null where it is a KvBuffer; written in place
   std::span<NDArray> outputs;
   std::int64_t last_rows = -1;  // of the output with a row axis; -1 = all
 };
