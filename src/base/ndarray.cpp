@@ -161,6 +161,7 @@ void narrow_with(NDArray& array, std::span<const double> values, F convert) {
 
 void read_as_f64(const NDArray& array, std::span<double> out) {
   COREAI_INVARIANT(out.size() == static_cast<std::size_t>(array.element_count()));
+  if (out.empty()) return;  // of any dtype, those without real values too
   switch (array.dtype()) {
     case DType::kI1:
     case DType::kUI8:
@@ -222,6 +223,7 @@ void read_as_f64(const NDArray& array, std::span<double> out) {
 
 void write_from_f64(NDArray& array, std::span<const double> values) {
   COREAI_INVARIANT(values.size() == static_cast<std::size_t>(array.element_count()));
+  if (values.empty()) return;
   const auto f8 = [](auto convert) { return [convert](double v) { return convert(static_cast<float>(v)); }; };
   switch (array.dtype()) {
     case DType::kI1:

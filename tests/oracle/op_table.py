@@ -7,6 +7,7 @@ this project: every expected value is NumPy's, computed in f64 (complex128, 64-b
 
   op_table.py OUTPUT_DIR     seeded: a second run gives the same bytes
 """
+
 import hashlib
 import json
 import os
@@ -16,11 +17,25 @@ import zlib
 import ml_dtypes
 import numpy as np
 
-NP = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i1": np.bool_,
-      "f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2, "complex<f32>": np.complex64,
-      "f8E8M0FNU": ml_dtypes.float8_e8m0fnu, "f4E2M1FN": ml_dtypes.float4_e2m1fn,
-      "si4": ml_dtypes.int4, "ui4": ml_dtypes.uint4, "si2": ml_dtypes.int2, "ui2": ml_dtypes.uint2,
-      "ui1": np.uint8, "ui3": np.uint8, "ui6": np.uint8}
+NP = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "i1": np.bool_,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+    "complex<f32>": np.complex64,
+    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+    "si4": ml_dtypes.int4,
+    "ui4": ml_dtypes.uint4,
+    "si2": ml_dtypes.int2,
+    "ui2": ml_dtypes.uint2,
+    "ui1": np.uint8,
+    "ui3": np.uint8,
+    "ui6": np.uint8,
+}
 NP |= {f"{s}i{b}": np.dtype(f"{'u' if s == 'u' else ''}int{b}").type for s in "su" for b in (8, 16, 32, 64)}
 FLOATS = ["f64", "f32", "f16", "bf16"]
 F8 = ["f8E4M3FN", "f8E5M2"]
@@ -132,7 +147,7 @@ def sample(dt, shape, rng, kind="any", low=None, high=None):
         with np.errstate(all="ignore"):
             t = ml_dtypes.finfo(NP[dt])
             special = SPECIAL + [float(t.max), -float(t.max), float(t.smallest_normal), float(t.smallest_subnormal)]
-        for i, x in enumerate(special[:max(0, n - 4)]):
+        for i, x in enumerate(special[: max(0, n - 4)]):
             v[i] = x
     return to(dt, v.reshape(shape))
 
@@ -213,9 +228,13 @@ class Table:
         if zero_sign:
             item["zero_sign"] = True
         item["program"] = program
-        item["calls"] = [{"inputs": [self.tensor(f"x{i}", dt, a) for i, (dt, a) in enumerate(ins)],
-                          "outputs": [self.tensor(f"y{i}", dt, a) for i, (dt, a) in enumerate(outs)]}
-                         for ins, outs in calls]
+        item["calls"] = [
+            {
+                "inputs": [self.tensor(f"x{i}", dt, a) for i, (dt, a) in enumerate(ins)],
+                "outputs": [self.tensor(f"y{i}", dt, a) for i, (dt, a) in enumerate(outs)],
+            }
+            for ins, outs in calls
+        ]
         self.items.append(item)
 
     def add(self, name, op, args, calls, reference, outs, attrs=None, region=None, **check):
@@ -244,8 +263,9 @@ class Table:
         types = []
         for i, dt in enumerate(outs):
             per_call = [s[i] for s in shapes]
-            dims = [None if free or len({s[d] for s in per_call}) > 1 else per_call[0][d]
-                    for d in range(len(per_call[0]))]
+            dims = [
+                None if free or len({s[d] for s in per_call}) > 1 else per_call[0][d] for d in range(len(per_call[0]))
+            ]
             types.append(type_text(dt, dims))
         results = program.op(op, ids, types, attrs, region)
         self.program(name, [op], program.json(results), done, **check)
@@ -263,10 +283,22 @@ class Table:
 
 def main():
     import op_table_elementwise
+    import op_table_indexing
+    import op_table_linear
+    import op_table_movement
+    import op_table_quantised
+    import op_table_reduce
 
     folder = sys.argv[1]
     os.makedirs(folder, exist_ok=True)
-    for module in (op_table_elementwise,):
+    for module in (
+        op_table_elementwise,
+        op_table_reduce,
+        op_table_movement,
+        op_table_indexing,
+        op_table_linear,
+        op_table_quantised,
+    ):
         for table in module.tables():
             table.write(folder)
             print(f"{table.family}: {len(table.items)} cases")

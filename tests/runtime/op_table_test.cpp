@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ostream>
 
 #include "backend/cpu/isa.h"
 #include "coreai/runtime/recorded_calls.h"
@@ -18,6 +19,10 @@ struct Mode {
   std::string name, kernels;
   Precision precision;
 };
+
+std::ostream& operator<<(std::ostream& out, const Mode& mode) {
+  return out << mode.name;
+}
 
 std::vector<std::string> families() {
   std::vector<std::string> names;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <complex>
+#include <cstring>
 
 #include "backend/cpu/reference/kernels.h"
 
@@ -46,7 +48,8 @@ std::size_t spatial_axes(const Call& call) {
     call.shape_error("a convolution takes an input and a weight of rank 4 or 5");
   }
   if (call.input(0).dtype() != call.input(1).dtype()) call.unsupported("input and weight differ in element type");
-  if (!is_float(call.input(0).dtype())) call.unsupported("a convolution takes real floats");
+  const DType dtype = call.input(0).dtype();
+  if (!is_float(dtype) && dtype != DType::kComplexF32) call.unsupported("a convolution takes floats or complex<f32>");
   return rank - 2;
 }
 
@@ -113,10 +116,31 @@ void convolve_plane(const Convolution& c, const T* x, const T* w, T* y) {
   }
 }
 
+// An operand's elements in compute type T, and the result's array; complex<f32> included.
+template <typename T>
+auto elements_of(const NDArray& array) {
+  if constexpr (std::is_same_v<T, std::complex<float>>) {
+    std::vector<T> values(static_cast<std::size_t>(array.element_count()));
+    if (!values.empty()) std::memcpy(values.data(), array.bytes().data(), array.byte_size());
+    return values;
+  } else {
+    return Elements<T>(array);
+  }
+}
+
+template <typename T>
+NDArray array_of(DType dtype, const Shape& shape, const std::vector<T>& values) {
+  if constexpr (std::is_same_v<T, std::complex<float>>) {
+    return NDArray::from<T>(dtype, shape, values);
+  } else {
+    return stored(dtype, shape, values);
+  }
+}
+
 template <typename T>
 Results convolve(const Call& call) {
   const Convolution c = convolution_of(call);
-  const Elements<T> x(call.input(0)), w(call.input(1));
+  const auto x = elements_of<T>(call.input(0)), w = elements_of<T>(call.input(1));
   std::vector<T> y(static_cast<std::size_t>(c.out_shape.element_count()), T{0});
   const std::int64_t per_group = c.in_channels / c.groups;
   const std::int64_t out_per_group = c.out_channels / c.groups;
@@ -129,7 +153,7 @@ Results convolve(const Call& call) {
       }
     }
   }
-  return {stored(call.input(0).dtype(), c.out_shape, y)};
+  return {array_of(call.input(0).dtype(), c.out_shape, y)};
 }
 
 Convolution transposed_of(const Call& call) {
@@ -186,7 +210,7 @@ void transpose_plane(const Convolution& c, const T* x, const T* w, T* y) {
 template <typename T>
 Results convolve_transposed(const Call& call) {
   const Convolution c = transposed_of(call);
-  const Elements<T> x(call.input(0)), w(call.input(1));
+  const auto x = elements_of<T>(call.input(0)), w = elements_of<T>(call.input(1));
   std::vector<T> y(static_cast<std::size_t>(c.out_shape.element_count()), T{0});
   const std::int64_t per_group = c.in_channels / c.groups;
   const std::int64_t out_per_group = c.out_channels / c.groups;
@@ -199,16 +223,18 @@ Results convolve_transposed(const Call& call) {
       }
     }
   }
-  return {stored(call.input(0).dtype(), c.out_shape, y)};
+  return {array_of(call.input(0).dtype(), c.out_shape, y)};
 }
 
 }  // namespace
 
 Results conv_kernel(const Call& call) {
+  if (is_complex(call.input(0).dtype())) return convolve<std::complex<float>>(call);
   return call.input(0).dtype() == DType::kF64 ? convolve<double>(call) : convolve<float>(call);
 }
 
 Results conv_transpose_kernel(const Call& call) {
+  if (is_complex(call.input(0).dtype())) return convolve_transposed<std::complex<float>>(call);
   return call.input(0).dtype() == DType::kF64 ? convolve_transposed<double>(call) : convolve_transposed<float>(call);
 }
 
