@@ -10,6 +10,7 @@
 
 #include "coreai/base/error.h"
 #include "coreai/base/mapped_file.h"
+#include "coreai/compiler/compiler.h"
 
 namespace coreai {
 namespace {
@@ -106,6 +107,24 @@ TEST_P(GenuineBundle, RecordedCallsPassInStrict) {
   EXPECT_LT(share, 0.5) << "of the tolerance, at an error of " << worst;
 }
 
+void expect_faithful(const std::string& bundle, std::vector<std::string> disabled_passes) {
+  CheckOptions options = without_cache();
+  options.specialization.precision = Precision::kFaithful;
+  options.specialization.disabled_passes = std::move(disabled_passes);
+  const CheckReport report = check_recorded_calls(kFixtures / "genuine" / bundle / "cases.json", options);
+  EXPECT_GT(report.passed, 0u);
+  for (const CaseResult& result : report.cases) EXPECT_TRUE(result.passed) << result.name << ": " << result.problem;
+}
+
+TEST_P(GenuineBundle, RecordedCallsPassInFaithful) {
+  expect_faithful(GetParam(), {});
+}
+
+TEST_P(GenuineBundle, RecordedCallsPassWithoutAnyPass) {
+  const auto names = compiler::pass_names();
+  expect_faithful(GetParam(), {names.begin(), names.end()});
+}
+
 INSTANTIATE_TEST_SUITE_P(DenseDecoders, GenuineBundle,
                          testing::Values("gemma3_2l_f32_b3", "gemma3_4bit_bf16_b3", "gemma3_f32_b3", "mistral_4bit_b3",
                                          "phi3_f16_b3", "qwen2_4bit_b2", "qwen2_4bit_b3", "qwen2_bf16_b3",
@@ -113,8 +132,11 @@ INSTANTIATE_TEST_SUITE_P(DenseDecoders, GenuineBundle,
                                          "qwen3_5l_f32_b3", "qwen3_f16", "qwen3_f32_b3"),
                          [](const auto& bundle) { return bundle.param; });
 
-INSTANTIATE_TEST_SUITE_P(Mixtures, GenuineBundle,
-                         testing::Values("mixtral_4bit_b3", "qwen3_moe_4bit_b3", "qwen3_moe_f32_b2"),
+INSTANTIATE_TEST_SUITE_P(Families, GenuineBundle,
+                         testing::Values("clip", "edsr_dyn", "gated_delta_f16_b3", "mistral_ios_none_b3",
+                                         "mixtral_4bit_b3", "onnx_cnn", "parakeet_dyn", "pvt_f16", "qwen3_ios_mixed_b3",
+                                         "qwen3_moe_4bit_b3", "qwen3_moe_f32_b2", "qwen3_vl_b3", "roberta_dyn",
+                                         "sd15_f16_b3", "t5_dyn", "wav2vec2", "whisper_f16", "yolos"),
                          [](const auto& bundle) { return bundle.param; });
 
 class RecordedCalls : public testing::Test {
