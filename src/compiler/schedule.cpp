@@ -590,9 +590,12 @@ class Scheduler {
   void write_whole_states() {
     for (std::size_t i = 0; i < g_.state_final.size(); ++i) {
       const ValueId v = g_.state_final[i];
-      if (g_.value(v).state >= 0) continue;
+      const View whole = view(g_.state_initial[i]), kept = view(v);
+      if (kept.buffer == whole.buffer) continue;  // as it was, or stored in place
+      if (kept.buffer >= 0 && plan_.buffers[static_cast<std::size_t>(kept.buffer)].kind == Buffer::Kind::kState)
+        throw NotPlannable{"a state ends with the content of another"};
       if (g_.value(v).shape.size() > kMaxCopyRank) throw NotPlannable{"a state of a rank above 16"};
-      add_step(CopyStep{view(v), view(g_.state_initial[i])}, "store", elements(v));
+      add_step(CopyStep{kept, whole}, "store", elements(v));
     }
   }
 

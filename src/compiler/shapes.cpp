@@ -472,10 +472,29 @@ std::vector<SliceRange> slice_ranges(Graph& g, const Node& node) {
   return out;
 }
 
+namespace {
+
+// Where the program declares an extent that follows from others, the call must give it: else op by op, which says so.
+void require_declared(Graph& g, const Node& node, const std::vector<Expr>& shape) {
+  const ir::TypeRef type = node.source->results.at(0)->type;
+  if (!type->is_tensor() || type->shape().rank() != shape.size()) return;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (type->shape()[d] == kDynamic) continue;
+    const Expr declared = g.exprs.constant(type->shape()[d]);
+    if (shape[d] == declared) continue;
+    if (g.exprs.as_constant(shape[d])) give_up(node, "its extents are not the declared ones");
+    g.require_nonnegative(g.exprs.sub(shape[d], declared), "a result has the declared extents");
+    g.require_nonnegative(g.exprs.sub(declared, shape[d]), "a result has the declared extents");
+  }
+}
+
+}  // namespace
+
 void infer_shapes(Graph& g, const Node& node) {
   if (node.code == OpCode::kSplit) return split_shapes(g, node);
   if (node.outputs.size() != 1) give_up(node, "several results");
   const std::vector<Expr> shape = output_shape(g, node);
+  require_declared(g, node, shape);
   const auto host = host_result(g, node, shape);
   Value& out = g.value(node.outputs[0]);
   out.shape = shape;

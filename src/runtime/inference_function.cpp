@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
+#include <stdexcept>
 
 #include "coreai/base/error.h"
 #include "runtime/impl.h"
@@ -44,6 +46,30 @@ std::size_t index_of(const std::vector<ValueDescriptor>& values, std::string_vie
 void check_index(std::size_t index, std::size_t count, const char* what, const std::string& function) {
   if (index < count) return;
   throw InvalidArgumentError(fmt::format("there is no {} {}, the function has {}", what, index, count), function);
+}
+
+// What went wrong while a function ran, told with its name; the types stay.
+[[noreturn]] void rethrow_from(const FunctionDescriptor& function) {
+  const auto where = [&function](const Error& error) {
+    return error.where().find("@" + function.name) == std::string::npos
+               ? fmt::format("@{}{}{}", function.name, error.where().empty() ? "" : ": ", error.where())
+               : error.where();
+  };
+  try {
+    throw;
+  } catch (const ShapeError& error) {
+    throw ShapeError(error.problem(), where(error), error.next_step());
+  } catch (const InvalidArgumentError& error) {
+    throw InvalidArgumentError(error.problem(), where(error), error.next_step());
+  } catch (const UnsupportedError& error) {
+    throw UnsupportedError(error.problem(), where(error), error.next_step());
+  } catch (const VerificationError& error) {
+    throw VerificationError(error.problem(), where(error), error.next_step());
+  } catch (const std::bad_alloc&) {
+    throw ShapeError("there is no memory for the values of the call", "@" + function.name, "Give smaller inputs");
+  } catch (const std::length_error&) {
+    throw ShapeError("a value of the call is larger than memory can be", "@" + function.name, "Give smaller inputs");
+  }
 }
 
 }  // namespace
@@ -110,8 +136,12 @@ void Invocation::run(std::stop_token stop, std::vector<StepProfile>* profile) {
     }
     call.state_impls[i] = &state->impl();
   }
-  call.function->executor->run(*call.workspace,
-                               {call.inputs, call.state_impls, call.last_rows, call.outputs, std::move(stop), profile});
+  try {
+    call.function->executor->run(
+        *call.workspace, {call.inputs, call.state_impls, call.last_rows, call.outputs, std::move(stop), profile});
+  } catch (...) {
+    rethrow_from(descriptor);
+  }
 }
 
 const NDArray& Invocation::output(std::size_t index) const {

@@ -144,10 +144,13 @@ class ProgramWriter {
 }  // namespace
 
 void write_table_asset(const std::filesystem::path& table, const std::filesystem::path& asset) {
-  const Json json = Json::parse(read_text_file(table));
+  write_programs(Json::parse(read_text_file(table)).at("cases"), asset);
+}
+
+void write_programs(const nlohmann::json& cases, const std::filesystem::path& asset) {
   ir::Module module;
   ProgramWriter writer(module);
-  for (const Json& item : json.at("cases")) writer.function(item.at("function"), item.at("program"));
+  for (const Json& item : cases) writer.function(item.at("function"), item.at("program"));
   AIModelAssetMetadata metadata;
   metadata.producer = "coreai.cpp tests";
   save_asset(module, asset, metadata);

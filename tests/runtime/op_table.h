@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 
 namespace coreai::testing_support {
 
@@ -13,5 +14,7 @@ namespace coreai::testing_support {
 // A type is "2x?xf32", "2x3xf32 sparse 4" (stored elements) or "image 24 4 6" (code, height, width).
 // Throws Error when the file or a program is not legal.
 void write_table_asset(const std::filesystem::path& table, const std::filesystem::path& asset);
+// The same for a list of objects with "function" and "program".
+void write_programs(const nlohmann::json& cases, const std::filesystem::path& asset);
 
 }  // namespace coreai::testing_support

@@ -1,4 +1,6 @@
 // Steps without a kernel of their own: copies between views and operations by the reference kernels.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -141,7 +143,17 @@ void CallFrame::bind_op(StepCall& call, const compiler::GenericStep& step) {
   }
   for (std::size_t i = 0; i < step.outputs.size(); ++i)
     call.op_out[i] = {step.outputs[i].dtype, shape_of(step.outputs[i]), address(step.outputs[i].buffer)};
-  call.op_cut = call.op->bind(call.op_in, call.op_out, executable_.threads);
+  try {
+    call.op_cut = call.op->bind(call.op_in, call.op_out, executable_.threads);
+  } catch (const ShapeError& error) {
+    std::string operands;
+    for (const OpArray& array : call.op_in) {
+      operands +=
+          fmt::format("{}[{}]{}", operands.empty() ? "" : ", ", array.shape.to_string(), dtype_name(array.dtype));
+    }
+    throw ShapeError(error.problem(), fmt::format("{} of ({})", step.op->info().text_name, operands),
+                     error.next_step());
+  }
 }
 
 void CallFrame::generic(const compiler::GenericStep& step) {

@@ -193,7 +193,7 @@ class MovementKernel final : public OpKernel {
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::int64_t part = equal ? std::min(size, extent - begin) : sizes[i];
       if (part < (equal ? 1 : 0) || part > extent - begin)
-        shape_error(where_, "the sections do not add up to the dimension");
+        shape_error(where_, fmt::format("a section of {} where {} of {} are left", part, extent - begin, extent));
       Shape wanted = x.shape;
       wanted[axis] = part;
       check_result(out[i], wanted, where_);
@@ -203,7 +203,7 @@ class MovementKernel final : public OpKernel {
       add(move, x.data + begin * inner * element_bytes(x.dtype), out[i].data);
       begin += part;
     }
-    if (begin != extent) shape_error(where_, "the sections do not add up to the dimension");
+    if (begin != extent) shape_error(where_, fmt::format("the sections add up to {} of {}", begin, extent));
   }
 
   // The result's shape comes from the operands; here it must fit the input.

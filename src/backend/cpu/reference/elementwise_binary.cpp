@@ -1,4 +1,6 @@
 // Two operands with numpy broadcasting. Integers wrap; a float result is rounded once from f32 (f64 for f64).
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <complex>
@@ -147,9 +149,19 @@ std::uint64_t bits_of(T value) {
   return static_cast<std::uint64_t>(value);
 }
 
+// Throws InvalidArgumentError when an integer would be divided by zero.
+void check_divisors(const Call& call) {
+  const NDArray& y = call.input(1);
+  if (!is_integer(y.dtype()) || call.input(0).element_count() == 0) return;
+  const Elements<std::int64_t> divisors(y);
+  for (std::size_t i = 0; i < divisors.size(); ++i) {
+    if (divisors[i] == 0) call.value_error(fmt::format("division by zero: element {} of the divisor is 0", i));
+  }
+}
+
+// The divisor is not zero.
 template <typename T>
 T integer_quotient(T a, T b) {
-  if (b == 0) return 0;
   if constexpr (std::is_signed_v<T>) {
     if (b == -1) return wrapped<T>(0 - bits_of(a));
   }
@@ -158,7 +170,6 @@ T integer_quotient(T a, T b) {
 
 template <typename T>
 T integer_remainder(T a, T b) {
-  if (b == 0) return 0;
   if constexpr (std::is_signed_v<T>) {
     if (b == -1) return 0;
   }
@@ -210,6 +221,7 @@ Results mul_kernel(const Call& call) {
 
 Results divide_kernel(const Call& call) {
   if (complex_operands(call)) return zip_complex_values(call, [](Complex a, Complex b) { return a / b; });
+  check_divisors(call);
   return zip(call, []<typename T>(T a, T b) -> T {
     if constexpr (std::is_floating_point_v<T>) return a / b;
     return integer_quotient(a, b);
@@ -217,6 +229,7 @@ Results divide_kernel(const Call& call) {
 }
 
 Results floor_divide_kernel(const Call& call) {
+  check_divisors(call);
   return zip(call, []<typename T>(T a, T b) -> T {
     if constexpr (std::is_floating_point_v<T>) {
       return std::floor(a / b);
@@ -229,6 +242,7 @@ Results floor_divide_kernel(const Call& call) {
 }
 
 Results modulo_kernel(const Call& call) {
+  check_divisors(call);
   return zip(call, []<typename T>(T a, T b) -> T {
     if constexpr (std::is_floating_point_v<T>) {
       return std::fmod(a, b);

@@ -165,7 +165,6 @@ T scattered(ScatterMode mode, T held, T update) {
     case ScatterMode::kMul:
       return static_cast<T>(a * b);
     case ScatterMode::kDiv:
-      if (update == 0) return 0;
       if constexpr (std::is_signed_v<T>) {
         if (update == -1) return static_cast<T>(0 - a);
       }
@@ -233,6 +232,9 @@ Results scatter_along_axis_kernel(const Call& call) {
       if constexpr (std::is_floating_point_v<T>) {
         slot = scattered_float(mode, slot, update);
       } else {
+        if (mode == ScatterMode::kDiv && update == 0) {
+          call.value_error(fmt::format("division by zero: element {} of the updates is 0", at));
+        }
         slot = scattered(mode, slot, update);
       }
     });

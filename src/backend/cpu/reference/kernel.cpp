@@ -26,6 +26,10 @@ void Call::shape_error(const std::string& problem) const {
   throw ShapeError(problem, where());
 }
 
+void Call::value_error(const std::string& problem) const {
+  throw InvalidArgumentError(problem, where());
+}
+
 void Call::unsupported(const std::string& problem) const {
   throw UnsupportedError(problem, where());
 }

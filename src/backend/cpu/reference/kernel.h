@@ -25,6 +25,7 @@ struct Call {
   // Name of the operation and shapes of its operands, for errors.
   std::string where() const;
   [[noreturn]] void shape_error(const std::string& problem) const;
+  [[noreturn]] void value_error(const std::string& problem) const;
   [[noreturn]] void unsupported(const std::string& problem) const;
 };
 

@@ -253,10 +253,16 @@ Results split_kernel(const Call& call) {
   }
   std::int64_t sum = 0;
   for (const std::int64_t size : sizes) {
-    if (size < 0 || size > extent - sum) call.shape_error("the sections do not add up to the dimension");
+    if (size < 0 || size > extent - sum) {
+      call.shape_error(
+          fmt::format("the sections [{}] do not add up to a dimension of {}", fmt::join(sizes, ", "), extent));
+    }
     sum += size;
   }
-  if (sum != extent) call.shape_error("the sections do not add up to the dimension");
+  if (sum != extent) {
+    call.shape_error(
+        fmt::format("the sections [{}] do not add up to a dimension of {}", fmt::join(sizes, ", "), extent));
+  }
   if (sizes.size() != call.op.results.size()) {
     call.shape_error(fmt::format("{} pieces for {} results", sizes.size(), call.op.results.size()));
   }
