@@ -246,7 +246,9 @@ class Fusion {
       for (std::size_t i = 1; i < ids.size(); ++i) {
         Node& other = g_.node(ids[i]);
         const auto& p = std::get<LinearParams>(other.params);
-        if (p.weights[0].data.dtype() != joined.weights[0].data.dtype()) continue;  // each keeps its packing
+        const WeightSource &a = p.weights[0], &b = joined.weights[0];
+        if (a.data.dtype() != b.data.dtype() || a.table.has_value() != b.table.has_value())
+          continue;  // its own packing
         joined.weights.push_back(p.weights[0]);
         joined.biases.push_back(p.biases[0]);
         const ValueId out = other.outputs[0];

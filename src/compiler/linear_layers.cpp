@@ -56,6 +56,30 @@ std::optional<WeightSource> dequantised(NDArray data, NDArray scale, NDArray zer
   return w;
 }
 
+// lut_to_dense of constants [rows, columns (, 1..)] whose tables hold single values.
+std::optional<WeightSource> palettised(const Graph& g, const Node& node) {
+  const auto data = stored_constant(g, node.inputs[0]);
+  const auto table = stored_constant(g, node.inputs[1]);
+  if (!data || !table || dtype_class(data->dtype()) != DTypeClass::kUnsigned || !packable_integer(data->dtype()) ||
+      !is_working_float(table->dtype())) {
+    return std::nullopt;
+  }
+  const Shape &s = data->shape(), &t = table->shape();
+  if (s.rank() < 2 || t.rank() != s.rank() + 2) return std::nullopt;
+  for (std::size_t i = 2; i < s.rank(); ++i) {
+    if (s[i] != 1 || t[i] != 1) return std::nullopt;
+  }
+  const std::int64_t entries = t[s.rank()], vector = t[s.rank() + 1];
+  const bool divides = s[0] > 0 && s[1] > 0 && t[0] > 0 && t[1] > 0 && s[0] % t[0] == 0 && s[1] % t[1] == 0;
+  if (!divides || vector != 1 || entries != std::int64_t{1} << dtype_bits(data->dtype())) return std::nullopt;
+  WeightSource w;
+  w.data = data->reshaped(Shape{s[0], s[1]});
+  w.table = table->reshaped(Shape{t[0], t[1], entries});
+  w.rows = s[0];
+  w.columns = s[1];
+  return w;
+}
+
 std::optional<WeightSource> dequantised(const Graph& g, const Node& node) {
   const auto data = stored_constant(g, node.inputs[0]);
   const auto scale = stored_constant(g, node.inputs[1]);
@@ -79,7 +103,7 @@ std::optional<ValueId> transposed_input(const Graph& g, ValueId id) {
 std::optional<WeightSource> right_operand(const Graph& g, ValueId id) {
   if (const auto inner = transposed_input(g, id)) return weight_of(g, *inner);
   auto w = weight_of(g, id);  // stored [columns, rows]
-  if (!w || w->scale || w->transposed) return std::nullopt;
+  if (!w || w->scale || w->table || w->transposed) return std::nullopt;
   w->transposed = true;
   std::swap(w->rows, w->columns);
   return w;
@@ -181,7 +205,8 @@ void find_experts(Graph& g, Node& node) {
 void form_embedding(Graph& g, Node& node) {
   const auto w = weight_of(g, node.inputs[0]);
   const auto& ids = g.value(node.inputs[1]);
-  if (!w || w->transposed || ids.shape.empty() || !g.exprs.is_constant(ids.shape.back(), 1)) return;
+  const bool rows = w && !w->transposed && g.value(node.inputs[0]).shape.size() == 2;
+  if (!rows || ids.shape.empty() || !g.exprs.is_constant(ids.shape.back(), 1)) return;
   if (ids.dtype != DType::kSI32) return;
   node.kind = NodeKind::kEmbedding;
   node.inputs = {node.inputs[1]};
@@ -211,12 +236,16 @@ std::optional<WeightSource> weight_of(const Graph& g, ValueId id) {
   id = strip_casts(g, id);
   if (const Node* p = g.producer(id)) {
     if (p->kind == NodeKind::kOp && p->code == OpCode::kBlockwiseShiftScale) return dequantised(g, *p);
+    if (p->kind == NodeKind::kOp && p->code == OpCode::kLutToDense) return palettised(g, *p);
     return std::nullopt;
   }
   const auto& constant = g.value(id).constant;
-  if (!constant || constant->shape().rank() != 2 || !is_working_float(constant->dtype())) return std::nullopt;
+  if (!constant || !is_working_float(constant->dtype()) || constant->shape().rank() < 2) return std::nullopt;
+  for (std::size_t i = 2; i < constant->shape().rank(); ++i) {
+    if (constant->shape()[i] != 1) return std::nullopt;
+  }
   WeightSource w;
-  w.data = *constant;
+  w.data = constant->reshaped(Shape{constant->shape()[0], constant->shape()[1]});
   w.rows = constant->shape()[0];
   w.columns = constant->shape()[1];
   return w;
@@ -231,6 +260,7 @@ void form_linear_layers(Graph& g) {
     if (node.code == OpCode::kGatherNd) form_embedding(g, node);
   }
   g.sweep();
+  form_pointwise_layers(g);
 }
 
 }  // namespace coreai::compiler

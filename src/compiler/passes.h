@@ -10,6 +10,8 @@ namespace coreai::compiler {
 void fold_constants(Graph& graph, const OpEvaluator& evaluator);
 // linear: products with a constant matrix, dequantised or not, become linear layers; rows of one become embeddings.
 void form_linear_layers(Graph& graph);
+// A part of it: convolutions with one tap on a sequence are linear layers of its transposed.
+void form_pointwise_layers(Graph& graph);
 // recognize: normalisation, rotation and causal attention written out op by op become nodes.
 void recognize_composites(Graph& graph);
 // states: updates of a state become stores, and what leads to a store or an attention becomes one Heads node.

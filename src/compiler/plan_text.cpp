@@ -32,7 +32,7 @@ class Costs {
   static std::int64_t bytes(const WeightSource& w) {
     // The selected rows' share of data, scales and offsets.
     std::int64_t all = bytes(w.data);
-    for (const auto& part : {w.scale, w.zero, w.offset}) {
+    for (const auto& part : {w.scale, w.zero, w.offset, w.table}) {
       if (part) all += bytes(*part);
     }
     const std::int64_t total_rows = w.transposed ? w.data.shape()[1] : w.data.shape()[0];

@@ -29,7 +29,7 @@ bool is_same_weight(const WeightSource& a, const WeightSource& b) {
   return a.data.bytes().data() == b.data.bytes().data() && a.data.dtype() == b.data.dtype() &&
          a.data.shape() == b.data.shape() && a.transposed == b.transposed && a.first_row == b.first_row &&
          a.rows == b.rows && a.columns == b.columns && is_same_array(a.scale, b.scale) &&
-         is_same_array(a.zero, b.zero) && is_same_array(a.offset, b.offset);
+         is_same_array(a.zero, b.zero) && is_same_array(a.offset, b.offset) && is_same_array(a.table, b.table);
 }
 
 class Scheduler {
@@ -121,12 +121,13 @@ class Scheduler {
     if (known) return known;
     if (g_.value(v).constant || g_.value(v).host) return std::nullopt;
     const Node* p = g_.producer(v);
-    if (!p || p->kind != NodeKind::kOp || !options_.views) return std::nullopt;
+    if (!p || p->kind != NodeKind::kOp || (!options_.views && p->source)) return std::nullopt;
     const Node node = *p;
     if (!is_movement(node) && node.code != OpCode::kCast) return std::nullopt;
     if (node.inputs.empty()) return std::nullopt;
     if (is_subbyte(g_.value(node.inputs[0]).dtype)) return std::nullopt;  // packed: no element has an address
-    const auto input = find_view(node.inputs[0]);
+    // What a pass made moves constants too: no operation of the file could.
+    const auto input = node.source ? find_view(node.inputs[0]) : view(node.inputs[0]);
     if (!input) return std::nullopt;
     auto view = view_of_movement(g_, node, static_cast<std::size_t>(g_.value(v).result), *input);
     views_[static_cast<std::size_t>(v)] = view;
@@ -605,11 +606,12 @@ class Scheduler {
     if (is_movement(node) || node.code == OpCode::kCast) {
       // Readers look at the state itself.
       if (!g_.plain_states && !node.inputs.empty() && trace_state(g_, node.inputs[0])) return;
-      bool all_views = options_.views;
+      bool all_views = options_.views || !node.source;
       for (ValueId v : node.outputs) all_views = all_views && find_view(v).has_value();
       if (all_views) return;
     }
     if (g_.value(node.outputs[0]).constant) return;
+    COREAI_INVARIANT(node.source != nullptr);
     GenericStep step;
     step.op = node.source;
     for (std::size_t i = 0; i < node.inputs.size(); ++i)

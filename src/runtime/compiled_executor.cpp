@@ -137,7 +137,13 @@ class CompiledExecutor final : public FunctionExecutor {
   }
 
   std::string plan_text(std::span<const std::int64_t> extents, bool json) const override {
-    return to_text(plan(), extents, json);
+    // Elements of inputs are no extents: the text is of a call that gives zeros.
+    std::vector<std::int64_t> symbols(extents.begin(), extents.end());
+    for (std::size_t i = 0; i < plan().symbols.size(); ++i) {
+      const auto at = static_cast<std::ptrdiff_t>(std::min(i, symbols.size()));
+      if (plan().symbols[i].of_value) symbols.insert(symbols.begin() + at, 1);
+    }
+    return to_text(plan(), symbols, json);
   }
   std::string kind() const override { return "compiled"; }
 

@@ -158,6 +158,12 @@ TEST(StaticContract, EveryFunctionIsCompiledAndPasses) {
   const AIModel model = AIModel::load(bundle / "qwen3_ios_mixed_b3.aimodel", faithful);
   for (const std::string& name : model.function_names())
     EXPECT_EQ(model.load_function(name).execution_kind(), "compiled") << name;
+  // Every projection is a linear layer on packed weights, residuals and gates included.
+  const std::string plan = model.load_function("extend_256_8").plan_text({}, false);
+  EXPECT_EQ(plan.find("conv2d"), std::string::npos) << plan;
+  EXPECT_EQ(plan.find("lut_to_dense"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("linear gated"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("+ residual"), std::string::npos) << plan;
 }
 
 }  // namespace

@@ -22,7 +22,9 @@ enum class Activation : std::uint8_t { kNone, kSilu, kGeluTanh, kGeluErf, kGeluS
 struct WeightSource {
   NDArray data;
   std::optional<NDArray> scale, zero, offset;  // [data rows / row block, columns / column block]
-  bool transposed = false;                     // plain float data stored [columns, rows]
+  std::optional<NDArray>
+      table;                // palettes [data rows / row block, columns / column block, entries]: value = entry data
+  bool transposed = false;  // plain float data stored [columns, rows]
   std::int64_t first_row = 0, rows = 0, columns = 0;
 };
 

@@ -36,6 +36,11 @@ struct MatrixSource {
   DType offset2_dtype = DType::kF32;        // f16, bf16 or f32
   std::span<const std::byte> offset2 = {};  // empty: zero
 
+  // Palettes instead of scales: value = table[row / table_rows, column / table_columns, data] of unsigned data.
+  std::span<const std::byte> table = {};
+  DType table_dtype = DType::kF32;  // f16, bf16 or f32
+  std::int64_t table_rows = 0, table_columns = 0;
+
   std::int64_t row_begin = 0;  // rows [row_begin, row_end) are taken
   std::int64_t row_end = -1;   // -1: n
   std::int64_t rows() const { return (row_end < 0 ? n : row_end) - row_begin; }

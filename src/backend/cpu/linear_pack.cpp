@@ -63,6 +63,11 @@ bool has_one_zero(const MatrixSource& s, std::int32_t zero) {
   return true;
 }
 
+// What a source without scales is made of.
+DType value_dtype(const MatrixSource& s) {
+  return s.table.empty() ? s.dtype : s.table_dtype;
+}
+
 struct ScaleOffset {
   float scale, offset;
 };
@@ -110,8 +115,8 @@ void PackPlan::choose_kind() {
   int bits = 0;
   std::int64_t block = 0;  // 0 is the neutral element of gcd
   for (const MatrixSource& s : sources_) {
-    all_integer = all_integer && is_integer(s.dtype);
-    all_plain_float = all_plain_float && is_float(s.dtype) && s.block == 0;
+    all_integer = all_integer && is_integer(s.dtype) && s.table.empty();
+    all_plain_float = all_plain_float && is_float(value_dtype(s)) && s.block == 0;
     bits = std::max(bits, dtype_bits(s.dtype));
     // One scale for all columns: the padding may belong to it too.
     block = std::gcd(block, s.block == 0 || s.block == s.k ? round_up(k_, kDigitBlock) : s.block);
@@ -122,8 +127,8 @@ void PackPlan::choose_kind() {
     group_ = block / block_;
     return;
   }
-  const DType dtype = sources_.front().dtype;
-  const bool same = std::ranges::all_of(sources_, [&](const MatrixSource& s) { return s.dtype == dtype; });
+  const DType dtype = value_dtype(sources_.front());
+  const bool same = std::ranges::all_of(sources_, [&](const MatrixSource& s) { return value_dtype(s) == dtype; });
   kind_ = WeightKind::kF32;
   if (all_plain_float && same && dtype == DType::kF16) kind_ = WeightKind::kF16;
   if (all_plain_float && same && dtype == DType::kBF16) kind_ = WeightKind::kBF16;
@@ -272,7 +277,10 @@ void PackPlan::pack_float_panel(std::byte* out, std::int64_t panel, std::span<st
       std::uint16_t bits = 0;
       if (at.source != nullptr) {
         const MatrixSource& s = *at.source;
-        std::memcpy(&bits, s.data.data() + 2 * (s.transposed ? c * s.n + at.row : at.row * s.k + c), 2);
+        const std::int64_t i = s.transposed ? c * s.n + at.row : at.row * s.k + c;
+        const std::byte* from =
+            s.table.empty() ? s.data.data() + 2 * i : s.table.data() + 2 * table_index(s, at.row, c);
+        std::memcpy(&bits, from, 2);
       }
       std::memcpy(out + 2 * (c * kPanelRows + r), &bits, 2);
     }

@@ -64,6 +64,16 @@ void check_source(const MatrixSource& s) {
   if (s.transposed && (is_subbyte(s.dtype) || s.block != 0)) {
     refuse("a transposed matrix must have whole-byte elements and no scales");
   }
+  if (!s.table.empty()) {
+    const bool divides =
+        s.table_rows > 0 && s.table_columns > 0 && s.n % s.table_rows == 0 && s.k % s.table_columns == 0;
+    if (!divides || s.block != 0 || !is_weight_integer(s.dtype) || unsigned_bias(s.dtype) != 0 ||
+        !is_weight_float(s.table_dtype)) {
+      refuse(fmt::format("palettes of {} for blocks of [{}, {}] and data of {}", dtype_name(s.table_dtype),
+                         s.table_rows, s.table_columns, dtype_name(s.dtype)));
+    }
+    check_span(s.table, s.table_dtype, (s.n / s.table_rows * (s.k / s.table_columns)) << dtype_bits(s.dtype), "table");
+  }
   if (s.block == 0) {
     if (!s.scale.empty() || !s.offset1.empty() || !s.offset2.empty())
       refuse("scales or offsets without a block length");
@@ -119,6 +129,12 @@ std::int32_t integer_element(DType dtype, const std::byte* data, std::int64_t i)
                    : static_cast<std::int32_t>(value ^ static_cast<std::uint32_t>(bias)) - bias;
 }
 
+std::int64_t table_index(const MatrixSource& s, std::int64_t row, std::int64_t column) {
+  const std::int64_t i = s.transposed ? column * s.n + row : row * s.k + column;
+  const std::int64_t table = row / s.table_rows * (s.k / s.table_columns) + column / s.table_columns;
+  return (table << dtype_bits(s.dtype)) + integer_element(s.dtype, s.data.data(), i);
+}
+
 void unsigned_row(const MatrixSource& s, std::int64_t row, std::uint8_t* out) {
   const std::int32_t bias = unsigned_bias(s.dtype);
   const int bits = dtype_bits(s.dtype);
@@ -153,6 +169,11 @@ void unsigned_row(const MatrixSource& s, std::int64_t row, std::uint8_t* out) {
 void dequantize_row(const MatrixSource& s, std::int64_t row, float* out) {
   check_source(s);
   if (row < 0 || row >= s.n) refuse(fmt::format("row {} is not within 0..{}", row, s.n));
+  if (!s.table.empty()) {
+    for (std::int64_t c = 0; c < s.k; ++c)
+      out[c] = float_element(s.table_dtype, s.table.data(), table_index(s, row, c));
+    return;
+  }
   const bool floats = is_weight_float(s.dtype);
   for (std::int64_t c = 0; c < s.k; ++c) {
     const std::int64_t i = s.transposed ? c * s.n + row : row * s.k + c;

@@ -16,6 +16,8 @@ std::int32_t unsigned_bias(DType dtype);
 float float_element(DType dtype, const std::byte* data, std::int64_t i);
 // Element i of an integer array, sign kept.
 std::int32_t integer_element(DType dtype, const std::byte* data, std::int64_t i);
+// Which element of a palettised source's table an element is.
+std::int64_t table_index(const MatrixSource& source, std::int64_t row, std::int64_t column);
 // k elements of a row of integers, made unsigned by the bias.
 void unsigned_row(const MatrixSource& source, std::int64_t row, std::uint8_t* out);
 

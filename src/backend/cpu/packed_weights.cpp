@@ -49,6 +49,12 @@ MatrixSource matrix_source(const compiler::WeightSource& w) {
   s.k = w.data.shape()[w.transposed ? 0 : 1];
   s.row_begin = w.first_row;
   s.row_end = w.first_row + w.rows;
+  if (w.table) {
+    s.table = w.table->bytes();
+    s.table_dtype = w.table->dtype();
+    s.table_rows = s.n / w.table->shape()[0];
+    s.table_columns = s.k / w.table->shape()[1];
+  }
   if (!w.scale) return s;
   s.block = s.k / w.scale->shape()[1];
   s.rows_per_scale = s.n / w.scale->shape()[0];

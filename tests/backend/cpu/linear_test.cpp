@@ -262,6 +262,52 @@ TEST(Linear, DequantisesRowsAsWritten) {
   EXPECT_THROW(dequantize_row(weight.source(), 7, row.data()), InvalidArgumentError);
 }
 
+// A palettised matrix gives the bits of the float matrix that it stands for.
+TEST(Linear, PalettesAreTheirEntries) {
+  constexpr std::int64_t kN = 40, kK = 96;
+  for (const DType table_dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
+    for (const DType dtype : {DType::kUI1, DType::kUI2, DType::kUI4, DType::kUI6, DType::kUI8}) {
+      const int bits = dtype_bits(dtype);
+      std::mt19937 random(7);
+      MatrixSource palettised{.dtype = dtype, .n = kN, .k = kK};
+      palettised.table_dtype = table_dtype;
+      palettised.table_rows = 8;
+      palettised.table_columns = 48;
+      const std::size_t width = dtype_bits(table_dtype) / 8, entries = std::size_t{5 * 2} << bits;
+      std::vector<std::byte> data(dtype_bytes(dtype, kN * kK)), table(entries * width), dense(kN * kK * width);
+      for (std::byte& b : data) b = static_cast<std::byte>(random());
+      for (std::size_t i = 0; i < entries; ++i) {
+        const float value = std::uniform_real_distribution<float>(-1, 1)(random);
+        const std::uint16_t half = table_dtype == DType::kF16 ? f32_to_f16(value) : f32_to_bf16(value);
+        std::memcpy(table.data() + i * width, width == 4 ? static_cast<const void*>(&value) : &half, width);
+      }
+      palettised.data = data;
+      palettised.table = table;
+      for (std::int64_t i = 0; i < kN * kK; ++i) {
+        std::size_t code = 0;
+        for (std::int64_t b = 0; b < bits; ++b) {
+          const std::int64_t at = i * bits + b;
+          code |= (std::to_integer<std::size_t>(data[at / 8]) >> (at % 8) & 1) << b;
+        }
+        const std::size_t entry = (static_cast<std::size_t>(i / kK / 8 * 2 + i % kK / 48) << bits) + code;
+        std::memcpy(dense.data() + static_cast<std::size_t>(i) * width, table.data() + entry * width, width);
+      }
+      const MatrixSource plain{.dtype = table_dtype, .data = dense, .n = kN, .k = kK};
+      const AlignedBytes a = test::pack_all({palettised}, {}), b = test::pack_all({plain}, {});
+      EXPECT_TRUE(std::ranges::equal(a.span(), b.span())) << dtype_name(dtype) << " " << dtype_name(table_dtype);
+      std::vector<float> x(kK), y(kK);
+      dequantize_row(palettised, 17, x.data());
+      dequantize_row(plain, 17, y.data());
+      EXPECT_EQ(x, y);
+      palettised.table = std::span(table).first(table.size() - 1);
+      EXPECT_THROW(dequantize_row(palettised, 0, x.data()), Error);
+      palettised.table = table;
+      palettised.table_rows = 7;
+      EXPECT_THROW(dequantize_row(palettised, 0, x.data()), Error);
+    }
+  }
+}
+
 TEST(Linear, RefusesInconsistentSources) {
   const Weight weight({.dtype = DType::kSI4, .n = 8, .k = 64, .block = 32, .scale = DType::kF16}, 16);
   const auto refused = [&](auto change) {
