@@ -10,6 +10,7 @@
 #include <random>
 
 #include "coreai/asset/asset.h"
+#include "coreai/base/mapped_file.h"
 #include "coreai/base/npy.h"
 #include "exporter/graph_ops.h"
 
@@ -60,7 +61,12 @@ class Author {
     for (float& v : out.mutable_values<float>()) v = normal(random_);
     return out;
   }
-  V weight(const Shape& shape, double scale) { return builder_.constant(random(shape, scale)); }
+  V weight(const Shape& shape, double scale) {
+    const NDArray array = random(shape, scale);
+    const auto values = array.values<float>();
+    weights_.insert(weights_.end(), values.begin(), values.end());
+    return builder_.constant(array);
+  }
   V scalar(double value) { return ops_.scalar(DType::kF32, value); }
   V typed(OpCode code, std::vector<V> operands, const Shape& shape) {
     return builder_.op1(code, std::move(operands), builder_.context().tensor_type(DType::kF32, shape));
@@ -90,7 +96,8 @@ class Author {
   V layer_norm(V x) {
     const auto axis = static_cast<std::int32_t>(x->type->shape().rank()) - 1;
     const Shape width{last(x)};
-    return ops_.add(ops_.mul(normalised(x, axis, 1e-5), weight(width, 1.0)), weight(width, 0.1));
+    V scale = weight(width, 1.0), shift = weight(width, 0.1);
+    return ops_.add(ops_.mul(normalised(x, axis, 1e-5), scale), shift);
   }
   V rms_norm(V x) {
     const auto axis = static_cast<std::int32_t>(x->type->shape().rank()) - 1;
@@ -103,7 +110,8 @@ class Author {
     V flat = reshape(x, Shape{shape[0], groups, channels / groups * shape[2] * shape[3]});
     V y = reshape(normalised(flat, 2, 1e-6), shape);
     const Shape per_channel{1, channels, 1, 1};
-    return ops_.add(ops_.mul(y, weight(per_channel, 1.0)), weight(per_channel, 0.1));
+    V scale = weight(per_channel, 1.0), shift = weight(per_channel, 0.1);
+    return ops_.add(ops_.mul(y, scale), shift);
   }
   V gelu(V x) {
     return builder_.op1(OpCode::kGelu, {x}, x->type,
@@ -231,7 +239,7 @@ class Author {
     if (pad_h || pad_w) {
       padded = builder_.op1(OpCode::kPad, {x, u32({0, 0, 0, 0, pad_h, pad_h, pad_w, pad_w}), scalar(0)},
                             builder_.context().tensor_type(DType::kF32, Shape{s[0], s[1], h, w}),
-                            {{"padding_mode", builder_.context().enum_attr(ir::AttrCode::kPaddingMode, 0)}});
+                            {{"padding_mode", builder_.context().enum_attr(ir::AttrCode::kPaddingMode, 1)}});
     }
     h = (h - kernel_h) / stride_h + 1, w = (w - kernel_w) / stride_w + 1;
     const double scale = 1.0 / std::sqrt(static_cast<double>(s[1] * kernel_h * kernel_w));
@@ -248,6 +256,8 @@ class Author {
     metadata.producer = "coreai.cpp benchmarks";
     save_asset(module_, directory / (name_ + ".aimodel"), metadata);
     for (const auto& [input, array] : inputs_) write_npy(directory / fmt::format("{}.{}.npy", name_, input), array);
+    const auto bytes = std::as_bytes(std::span(weights_));
+    write_file_atomically(directory / (name_ + ".weights"), bytes);  // in the order in which they were made
     fmt::print("{}\n", name_);
   }
 
@@ -257,6 +267,7 @@ class Author {
   ir::Builder builder_;
   GraphOps ops_;
   std::mt19937 random_{11};
+  std::vector<float> weights_;
   std::vector<std::pair<std::string, NDArray>> inputs_;
   std::vector<V> arguments_;
   std::map<AttentionShape, ir::Graph> attentions_;
