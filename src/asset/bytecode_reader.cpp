@@ -33,6 +33,7 @@ class IrReader {
   IrReader(const Container& container, ir::Module& module)
       : container_(container), module_(module), entries_(container, module.context()) {
     codes_.resize(container.op_names.size());
+    unknown_.resize(container.op_names.size());
   }
 
   void read_module() {
@@ -105,12 +106,19 @@ class IrReader {
   void read_op(ByteCursor& cursor, Block& block) {
     auto owned = std::make_unique<Op>();
     Op& op = *owned;
-    op.code = op_code(read_varint(cursor), cursor);
+    const std::uint64_t name = read_varint(cursor);
+    op.code = op_code(name, cursor);
     const std::uint8_t mask = cursor.u8();
     op.location = entries_.location(read_varint(cursor), cursor);
     // Discardable attributes mean nothing to the dialect; the reference drops them too.
     if (mask & op_mask::kAttributeDictionary) read_varint(cursor);
-    read_properties(cursor, op, (mask & op_mask::kProperties) != 0);
+    if (unknown_[static_cast<std::size_t>(name)]) {
+      if (mask & op_mask::kProperties) read_varint(cursor);  // nobody knows what its record holds
+      op.set_attribute("opaqueAttrs", module_.context().dictionary_attr({}));
+      op.set_attribute("opname", module_.context().string_attr(full_name(name)));
+    } else {
+      read_properties(cursor, op, (mask & op_mask::kProperties) != 0);
+    }
     std::vector<ir::TypeRef> result_types;
     if (mask & op_mask::kResults) {
       const std::size_t count = read_count(cursor, 1, "results");
@@ -192,12 +200,21 @@ class IrReader {
     if (code) return *code;
     const OpName& name = container_.op_names[static_cast<std::size_t>(index)];
     const std::string_view dialect = container_.dialects[name.dialect];
-    if (dialect == "aicode") code = ir::op_from_disk_name(name.name);
-    if (code) return *code;
-    throw UnsupportedError(fmt::format("the operation {}.{} is unknown", dialect, name.name),
-                           fmt::format("{} at byte {}", at.where(), at.offset()),
-                           dialect == "aicode" ? "The asset is newer than this program: update it"
-                                               : "Give an asset that coreai-core 1.0 saved");
+    if (dialect != "aicode") {
+      throw UnsupportedError(fmt::format("the operation {} is unknown", full_name(index)),
+                             fmt::format("{} at byte {}", at.where(), at.offset()),
+                             "Give an asset that coreai-core 1.0 saved");
+    }
+    code = ir::op_from_disk_name(name.name);
+    // Of a newer dialect: it may carry a decomposition, and is refused by whoever would have to run it.
+    if (!code) unknown_[static_cast<std::size_t>(index)] = true, code = OpCode::kSerializationOpaque;
+    return *code;
+  }
+
+  // "aicode.primitive.add_v1".
+  std::string full_name(std::uint64_t index) const {
+    const OpName& name = container_.op_names[static_cast<std::size_t>(index)];
+    return fmt::format("{}.{}", container_.dialects[name.dialect], name.name);
   }
 
   Value* define(ir::TypeRef type, const ByteCursor& at) {
@@ -235,6 +252,7 @@ class IrReader {
   ir::Module& module_;
   EntryReader entries_;
   std::vector<std::optional<OpCode>> codes_;  // by operation name
+  std::vector<bool> unknown_;                 // names that the table does not have
   std::vector<ValueScope> scopes_;
 };
 

@@ -9,6 +9,7 @@
 #include "compiler/shapes.h"
 #include "coreai/asset/asset.h"
 #include "coreai/base/error.h"
+#include "coreai/ir/unknown_op.h"
 
 namespace coreai::compiler {
 namespace {
@@ -143,6 +144,8 @@ class Lowering {
       origin.traced.fate = OpFate::kStep;
     } else if (op.code == OpCode::kInvoke) {
       if (module_.callee(op).composite()) origin.traced.fate = OpFate::kInlined;
+    } else if (op.code == OpCode::kSerializationOpaque) {
+      origin.traced.fate = OpFate::kInlined;
     } else if (op.code != OpCode::kConstant && op.results.size() == 1) {
       const auto bound = bindings_.find(op.results[0]);
       const bool arithmetic = bound != bindings_.end() && bound->second.value != kNoValue &&
@@ -168,6 +171,10 @@ class Lowering {
         return write_handle(op);
       case OpCode::kIsolatedGroup:
         return inline_region(op, op.regions.at(0).block(), depth);
+      case OpCode::kSerializationOpaque:
+        if (const ir::Block* body = ir::stand_in_body(op)) return inline_region(op, *body, depth);
+        break;
+      case OpCode::kSerializationUnrealizedConversion:
       case OpCode::kCopyWithConstraints:
       case OpCode::kCopyDiscardingConstraints:
         bindings_[op.results[0]] = bindings_.at(op.operands[0]);

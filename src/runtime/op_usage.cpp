@@ -11,6 +11,7 @@
 #include "backend/cpu/reference/plan.h"
 #include "backend/cpu/reference/refusal.h"
 #include "coreai/compiler/compiler.h"
+#include "coreai/ir/unknown_op.h"
 
 namespace coreai {
 namespace {
@@ -48,7 +49,7 @@ class Counter {
       add(*op, path_of(*op));
       if (op->code == OpCode::kInvoke) {
         add_block(module_.callee(*op).body(), depth + 1);
-      } else if (cpu::step_kind(op->code) != cpu::StepKind::kCompute) {
+      } else if (cpu::step_kind(*op) != cpu::StepKind::kCompute) {
         for (const ir::Region& region : op->regions) add_block(region.block(), depth + 1);
       }
     }
@@ -63,7 +64,9 @@ class Counter {
     return declared ? declared->name : std::string();
   }
 
-  OpPath path_of(const ir::Op& op) const { return composite_of(op).empty() ? plain_op_path(op.code) : OpPath::kBody; }
+  OpPath path_of(const ir::Op& op) const {
+    return composite_of(op).empty() && !ir::stand_in_body(op) ? plain_op_path(op.code) : OpPath::kBody;
+  }
 
   const ir::Module& module_;
   FunctionOps& ops_;
@@ -131,7 +134,8 @@ FunctionOps op_usage(const ir::Module& module, const ir::Graph& function,
     OpPath path = path_of(traced.fate);
     if (traced.fate == OpFate::kGeneric && has_kernel.at(traced.op)) path = OpPath::kKernel;
     // The function is prepared for the interpreter too, which then refuses it.
-    const bool runs = traced.op->code == OpCode::kInvoke || plain_op_path(traced.op->code) != OpPath::kRefused;
+    const bool runs = traced.op->code == OpCode::kInvoke || ir::stand_in_body(*traced.op) ||
+                      plain_op_path(traced.op->code) != OpPath::kRefused;
     counter.add(*traced.op, runs ? path : OpPath::kRefused);
   }
   if (ops.count(OpPath::kRefused) > 0) ops.execution = "refused";

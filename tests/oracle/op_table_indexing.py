@@ -133,6 +133,47 @@ def nd(table):
     )
 
 
+def combined(table):
+    """scatter_nd whose region combines (old, new); duplicates one after the other."""
+    forms = {
+        "add": ("primitive.add_v1", [0, 1], lambda a, b: a + b),
+        "sub": ("primitive.sub_v1", [0, 1], lambda a, b: a - b),
+        "mul": ("primitive.mul_v1", [0, 1], lambda a, b: a * b),
+        "max": ("primitive.maximum_v1", [1, 0], np.maximum),
+        "less": ("primitive.sub_v1", [1, 0], lambda a, b: b - a),
+    }
+    for i, dt in enumerate(["f32", "f16", "si32", "ui8", "f64"]):
+        for name, (op, operands, f) in forms.items():
+            shape, at = [((5,), (7, 1)), ((4, 3), (3, 1)), ((2, 3, 4), (5, 2)), ((3, 2), (0, 1))][(i + len(name)) % 4]
+            case = f"scatter_nd_{name}_{dt}"
+            rng = rng_of(case)
+            index = to("si32", nd_indices(rng, shape, at))
+            updates = to(dt, rng.integers(0, 3, at[:-1] + shape[at[-1] :]).astype(np.int64))
+            x = to(dt, rng.integers(0, 5, shape).astype(np.int64))
+
+            def apply(v, k, u, f=f):
+                out = wide(v).copy()
+                flat = np.asarray(k).astype(np.int64).reshape(-1, k.shape[-1])
+                for where, row in zip(flat, wide(u).reshape((len(flat),) + v.shape[k.shape[-1] :])):
+                    out[tuple(where)] = f(out[tuple(where)], row)
+                return out
+
+            element = type_text(dt, [])
+            table.add(
+                case,
+                "primitive.scatter_nd_v1",
+                [In(dt, shape), In("si32", at), In(dt, updates.shape)],
+                [[x, index, updates]],
+                apply,
+                [dt],
+                region={
+                    "inputs": [element, element],
+                    "steps": [[op, operands, [element], {}]],
+                    "outputs": [2],
+                },
+            )
+
+
 def along_axis(table):
     shapes = [
         ((7,), (4,), 0),
@@ -200,5 +241,6 @@ def along_axis(table):
 def tables():
     table = Table("indexing")
     nd(table)
+    combined(table)
     along_axis(table)
     return [table]

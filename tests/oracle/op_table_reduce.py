@@ -1,7 +1,7 @@
 """Reductions, softmax, argmax, scans and sorting against NumPy."""
 
 import numpy as np
-from op_table import C, F8, FLOATS, INTS, ULP, In, Table, i32, is_int, rng_of, sample, to, wide
+from op_table import C, F8, FLOATS, INTS, ULP, In, Program, Table, i32, is_int, rng_of, sample, to, type_text, wide
 
 SHAPES = [
     ((5,), [0]),
@@ -329,9 +329,131 @@ def scans(table):
         )
 
 
+def body(inputs, steps, output):
+    """A region over rank-0 values: steps are (operation, operands, result dtype)."""
+    program = Program([type_text(dt, []) for dt in inputs])
+    for op, operands, dt in steps:
+        program.op(op, operands, [type_text(dt, [])])
+    return program.json([output])
+
+
+def folded(f, x, axes, start):
+    """From `start`, in row-major order of the folded axes."""
+    axes = sorted(int(a) % x.ndim for a in axes)
+    kept = [d for d in range(x.ndim) if d not in axes]
+    rows = np.transpose(wide(x), kept + axes).reshape([x.shape[d] for d in kept] + [-1])
+    acc = np.full(rows.shape[:-1], wide(start)[()])
+    for k in range(rows.shape[-1]):
+        acc = f(acc, rows[..., k])
+    return acc.reshape([1 if d in axes else n for d, n in enumerate(x.shape)])
+
+
+def regions(table):
+    """The two forms that carry a combiner, as decompositions hold them."""
+    combiners = {
+        "add": ("primitive.add_v1", np.add, 0),
+        "mul": ("primitive.mul_v1", np.multiply, 1),
+        "max": ("primitive.maximum_v1", np.maximum, 0),
+        "min": ("primitive.minimum_v1", np.minimum, 0),
+        "sub": ("primitive.sub_v1", np.subtract, 5),
+    }
+    for i, dt in enumerate(["f32", "f64", "si32", "ui8", "si64", "f16"]):
+        for name, (op, f, start) in combiners.items():
+            for shape, axes in [SHAPES[(i * 2 + len(name)) % 8], SHAPES[(i + 5) % 8]]:
+                case = f"fold_{name}_{dt}_{'x'.join(map(str, shape))}_{len(axes)}"
+                if case in table.names:
+                    continue
+                x = sample(dt, shape, rng_of(case), "positive", *(() if is_int(dt) else (0.5, 1.5)))
+                check = {} if is_int(dt) or name in ("max", "min") else {"rtol": ULP[dt] * 4, "atol": ULP[dt] * 4}
+                table.add(
+                    case,
+                    "primitive.reduce_v1",
+                    [In(dt, shape), i32(axes), C(dt, np.asarray(start))],
+                    [[x]],
+                    lambda v, a, s, f=f: folded(f, v, a, s),
+                    [dt],
+                    region=body([dt, dt], [(op, [0, 1], dt)], 2),
+                    **check,
+                )
+    for name, op in (("or", "primitive.bitwise_or_v1"), ("and", "primitive.bitwise_and_v1")):
+        x = sample("i1", (3, 4), rng_of("fold" + name))
+        f = np.logical_or if name == "or" else np.logical_and
+        table.add(
+            f"fold_{name}_i1",
+            "primitive.reduce_v1",
+            [In("i1", (3, 4)), i32([1]), C("i1", np.asarray(name == "and"))],
+            [[x]],
+            lambda v, a, s, f=f: folded(f, v, a, s),
+            ["i1"],
+            region=body(["i1", "i1"], [(op, [0, 1], "i1")], 2),
+        )
+    # A wider accumulator: 2,048 ones in f16 do not stand still.
+    ones = np.ones((2, 2100), np.float16)
+    table.add(
+        "fold_add_f16_in_f32",
+        "primitive.reduce_v1",
+        [In("f16", (2, 2100)), i32([1]), C("f32", np.float32(0))],
+        [[ones]],
+        lambda v, a, s: folded(np.add, v, a, s),
+        ["f32"],
+        region=body(["f32", "f16"], [("primitive.cast_v1", [1], "f32"), ("primitive.add_v1", [0, 2], "f32")], 3),
+    )
+    # A region that is no chain of element-wise operations runs element by element.
+    x = sample("f32", (3, 5), rng_of("foldreshape"), "plain")
+    program = Program([type_text("f32", [])] * 2)
+    one = program.const(C("si32", np.array([1])))
+    row = program.op("primitive.reshape_v2", [1, one], ["1xf32"])
+    program.const(i32([0]))
+    top = program.op("reduce_max_v1", [row[0], len(program.types) - 1], ["1xf32"])
+    none = program.const(C("si32", np.zeros(0, np.int64)))
+    back = program.op("primitive.reshape_v2", [top[0], none], ["f32"])
+    total = program.op("primitive.maximum_v1", [0, back[0]], ["f32"])
+    table.add(
+        "fold_max_f32_reshaped",
+        "primitive.reduce_v1",
+        [In("f32", (3, 5)), i32([0]), C("f32", np.float32(-9))],
+        [[x]],
+        lambda v, a, s: folded(np.maximum, v, a, s),
+        ["f32"],
+        region=program.json(total),
+    )
+    table.add(
+        "fold_nothing",
+        "primitive.reduce_v1",
+        [In("f32", (2, 0)), i32([1]), C("f32", np.float32(7))],
+        [[np.zeros((2, 0), np.float32)]],
+        lambda v, a, s: folded(np.add, v, a, s),
+        ["f32"],
+        region=body(["f32", "f32"], [("primitive.add_v1", [0, 1], "f32")], 2),
+    )
+    for i, dt in enumerate(["f32", "f16", "si32", "ui8", "f64"]):
+        shape, axis = [((9,), 0), ((3, 4), 1), ((4, 3), 0), ((2, 5, 3), -2), ((0, 2), 1)][i]
+        for name in ("greatest", "smallest"):
+            order_of = [1, 0] if name == "greatest" else [0, 1]
+            x = sample(dt, shape, rng_of(name + dt), "plain", *((0, 4) if is_int(dt) else (-2, 2)))
+            start = (-100 if name == "greatest" else 100) if dt != "ui8" else (0 if name == "greatest" else 100)
+
+            def winner(v, a, s, k, name=name):
+                f = np.argmax if name == "greatest" else np.argmin
+                if v.size == 0:
+                    return np.zeros((0, 1), np.int64)
+                wins = np.max(wide(v), int(a), keepdims=True) > s if name == "greatest" else True
+                return np.where(wins, f(wide(v), axis=int(a), keepdims=True), int(k))
+
+            table.add(
+                f"fold_index_{name}_{dt}",
+                "primitive.reduce_index_v1",
+                [In(dt, shape), scalar("si32", axis), C(dt, np.asarray(start)), scalar("ui32", 77)],
+                [[x]],
+                winner,
+                ["ui32"],
+                region=body([dt, dt], [("primitive.greater_v1", order_of, "i1")], 2),
+            )
+
+
 def tables():
     made = []
-    for family, fill in (("reduce", [reductions, softmax]), ("order", [ordering, scans])):
+    for family, fill in (("reduce", [reductions, softmax, regions]), ("order", [ordering, scans])):
         table = Table(family)
         for f in fill:
             f(table)

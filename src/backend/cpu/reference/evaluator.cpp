@@ -222,6 +222,10 @@ Kernel other_kernel(OpCode code) {
       return reduce_sum_kernel;
     case OpCode::kScan:
       return scan_kernel;
+    case OpCode::kReduce:
+      return reduce_kernel;
+    case OpCode::kReduceIndex:
+      return reduce_index_kernel;
     case OpCode::kSoftmax:
       return softmax_kernel;
     case OpCode::kSort:
@@ -300,6 +304,11 @@ std::size_t least_operands(const ir::OpInfo& info) {
 }
 
 }  // namespace
+
+bool is_elementwise(ir::OpCode code) {
+  if (code == OpCode::kBatchMatmul || code == OpCode::kBroadcastingBatchMatmul) return false;
+  return unary_kernel(code) != nullptr || binary_kernel(code) != nullptr;
+}
 
 bool ReferenceEvaluator::supports(ir::OpCode code) const {
   return kernel_of(code) != nullptr;

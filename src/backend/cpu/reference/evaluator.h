@@ -11,6 +11,9 @@ class ReferenceEvaluator final : public compiler::OpEvaluator {
   std::vector<NDArray> evaluate(const ir::Op& op, std::span<const NDArray> inputs) const override;
 };
 
+// Whether an operation computes each element of its result from the elements at the same place, with broadcasting.
+bool is_elementwise(ir::OpCode code);
+
 // The one instance: it holds no state.
 const ReferenceEvaluator& reference_evaluator();
 

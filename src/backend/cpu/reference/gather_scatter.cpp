@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/cpu/reference/kernels.h"
+#include "backend/cpu/reference/region.h"
 
 namespace coreai::cpu::reference {
 namespace {
@@ -111,17 +112,23 @@ Results gather_along_axis_kernel(const Call& call) {
 
 namespace {
 
-// Whether the update region of scatter_nd keeps the old element instead of taking the new one.
-bool keeps_old(const Call& call) {
-  if (call.op.regions.empty() || call.op.regions[0].blocks.empty()) return false;
+enum class Update : std::uint8_t { kKeepOld, kTakeNew, kCombine };
+
+// What the update region of scatter_nd, which takes (old, new), does with an element.
+Update update_of(const Call& call) {
+  if (call.op.regions.empty() || call.op.regions[0].blocks.empty()) return Update::kTakeNew;
   const ir::Block& block = call.op.regions[0].block();
-  if (block.ops.empty()) return false;
+  if (block.ops.empty()) return Update::kTakeNew;
   const ir::Op& last = block.terminator();
-  if (block.ops.size() != 1 || last.operands.size() != 1)
-    call.unsupported("an update region may only yield an argument");
-  const ir::Value* yielded = last.operands[0];
-  if (yielded->block != &block) call.unsupported("an update region may only yield an argument");
-  return yielded->index == 0;
+  if (block.ops.size() != 1 || last.operands.size() != 1 || last.operands[0]->block != &block) return Update::kCombine;
+  return last.operands[0]->index == 0 ? Update::kKeepOld : Update::kTakeNew;
+}
+
+// `count` elements from `from` on as an array.
+NDArray block_array(DType dtype, const std::byte* from, std::int64_t count) {
+  RawOutput out(dtype, Shape{count});
+  if (count > 0) std::memcpy(out.data(), from, static_cast<std::size_t>(count) * out.width());
+  return out.finish();
 }
 
 }  // namespace
@@ -136,14 +143,26 @@ Results scatter_nd_kernel(const Call& call) {
     call.shape_error(
         fmt::format("the updates are [{}], the indices ask for [{}]", updates.shape().to_string(), wanted.to_string()));
   }
-  if (keeps_old(call)) return {x};
+  const Update update = update_of(call);
+  if (update == Update::kKeepOld) return {x};
   RawOutput out(x);
   const RawElements from(updates);
   const auto width = static_cast<std::int64_t>(from.width);
   const std::byte* source = from.data;
   const std::int64_t bytes = at.block * width;
   for (const std::int64_t offset : at.offsets) {
-    if (bytes > 0) std::memcpy(out.data() + offset * width, source, static_cast<std::size_t>(bytes));
+    if (bytes > 0 && update == Update::kCombine) {
+      const NDArray blocks[] = {block_array(x.dtype(), out.data() + offset * width, at.block),
+                                block_array(x.dtype(), source, at.block)};
+      const std::vector<NDArray> combined = map_region(call, call.op.regions[0].block(), blocks);
+      if (combined.size() != 1 || combined[0].dtype() != x.dtype()) {
+        call.shape_error(fmt::format("the update region must yield one {}", dtype_name(x.dtype())));
+      }
+      const RawElements values(combined[0]);
+      std::memcpy(out.data() + offset * width, values.data, static_cast<std::size_t>(bytes));
+    } else if (bytes > 0) {
+      std::memcpy(out.data() + offset * width, source, static_cast<std::size_t>(bytes));
+    }
     source += bytes;
   }
   return {out.finish()};

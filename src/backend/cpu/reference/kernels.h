@@ -6,6 +6,10 @@
 
 namespace coreai::cpu::reference {
 
+// region.cpp
+Results reduce_index_kernel(const Call& call);
+Results reduce_kernel(const Call& call);
+
 // elementwise_unary.cpp
 Results abs_kernel(const Call& call);
 Results acos_kernel(const Call& call);

@@ -9,6 +9,7 @@
 #include "backend/cpu/reference/evaluator.h"
 #include "backend/cpu/reference/refusal.h"
 #include "coreai/base/error.h"
+#include "coreai/ir/unknown_op.h"
 
 namespace coreai::cpu {
 namespace {
@@ -44,6 +45,7 @@ class BodyPlanner {
   void plan_regions(const ir::Op& op, Step& step, std::unordered_set<std::uint32_t>& used);
   std::uint32_t define(const ir::Value* value);
   std::uint32_t use(const ir::Op& op, const ir::Value* value) const;
+  void check_supported(const ir::Op& op) const;
   [[noreturn]] void fail(const ir::Op& op, const std::string& problem) const;
 
   Planner& planner_;
@@ -54,6 +56,21 @@ class BodyPlanner {
 
 void BodyPlanner::fail(const ir::Op& op, const std::string& problem) const {
   throw VerificationError(problem, fmt::format("{} in @{}", op.info().disk_name, graph_));
+}
+
+// The operation, and what stands in the regions that it runs on elements.
+void BodyPlanner::check_supported(const ir::Op& op) const {
+  if (!reference_evaluator().supports(op.code)) {
+    const Refusal refusal = refusal_of(op);
+    throw UnsupportedError(refusal.problem, "@" + graph_, refusal.next_step);
+  }
+  if (op.info().decomposable) return;
+  for (const ir::Region& region : op.regions) {
+    const ir::Block& block = region.block();
+    for (const auto& inner : block.ops) {
+      if (inner.get() != &block.terminator() && inner->code != OpCode::kConstant) check_supported(*inner);
+    }
+  }
 }
 
 std::uint32_t BodyPlanner::define(const ir::Value* value) {
@@ -92,7 +109,7 @@ void BodyPlanner::plan_regions(const ir::Op& op, Step& step, std::unordered_set<
 Step BodyPlanner::step(const ir::Op& op, std::unordered_set<std::uint32_t>& used) {
   Step step;
   step.op = &op;
-  step.kind = step_kind(op.code);
+  step.kind = step_kind(op);
   for (const ir::Value* operand : op.operands) {
     step.in.push_back(use(op, operand));
     used.insert(step.in.back());
@@ -102,10 +119,7 @@ Step BodyPlanner::step(const ir::Op& op, std::unordered_set<std::uint32_t>& used
       step.constant = ir::constant_value(op);
       break;
     case StepKind::kCompute:
-      if (!reference_evaluator().supports(op.code)) {
-        const Refusal refusal = refusal_of(op);
-        throw UnsupportedError(refusal.problem, "@" + graph_, refusal.next_step);
-      }
+      check_supported(op);
       break;
     case StepKind::kCall: {
       if (op.code == OpCode::kInvoke) {
@@ -189,6 +203,10 @@ const GraphPlan* Planner::plan_of(const ir::Block& block, const std::string& nam
 }
 
 }  // namespace
+
+StepKind step_kind(const ir::Op& op) {
+  return ir::stand_in_body(op) ? StepKind::kCall : step_kind(op.code);
+}
 
 StepKind step_kind(OpCode code) {
   switch (code) {

@@ -46,8 +46,9 @@ struct GraphPlan {
   std::uint32_t slots = 0;
 };
 
-// How the interpreter runs an operation.
+// How the interpreter runs an operation. One that stands for an unknown operation is called when it carries a body.
 StepKind step_kind(ir::OpCode code);
+StepKind step_kind(const ir::Op& op);
 
 // Plans of a graph and of everything it calls; the first is the graph's.
 std::vector<std::unique_ptr<GraphPlan>> make_plans(const ir::Module& module, const ir::Graph& graph);

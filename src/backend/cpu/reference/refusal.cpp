@@ -38,9 +38,9 @@ Refusal refusal_of(const ir::Op& op) {
               "Write sparse_with_bitmask_to_dense and blockwise_shift_scale in its place"};
     case OpCode::kSerializationOpaque:
     case OpCode::kSerializationTerminator:
-      return {fmt::format("{} stands for \"{}\", an operation that this program does not know", name,
+      return {fmt::format("the operation {} is unknown and carries no decomposition that could run in its place",
                           text_of(op, "opname")),
-              "Save the asset again for coreai-core 1.0"};
+              "Update this program, or save the asset again for coreai-core 1.0"};
     default:
       return {fmt::format("there is no kernel for {}", name), "Export the model without this operation"};
   }
