@@ -49,17 +49,21 @@ class ReferenceKernels : public testing::Test {
 
 TEST_F(ReferenceKernels, IntegerDivisionHasNoTrap) {
   constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min();
-  const std::vector<std::int64_t> a = {7, kLow, kLow, -7, 7}, b = {0, -1, 0, 2, -2};
+  const std::vector<std::int64_t> a = {7, kLow, -9, -7, 7}, b = {7, -1, 5, 2, -2};
   const NDArray x = NDArray::from<std::int64_t>(DType::kSI64, {5}, a);
   const NDArray y = NDArray::from<std::int64_t>(DType::kSI64, {5}, b);
   const auto of = [&](ir::OpCode code) {
     const NDArray result = run(code, {x, y}, DType::kSI64, {5}).at(0);
     return std::vector<std::int64_t>(result.values<std::int64_t>().begin(), result.values<std::int64_t>().end());
   };
-  EXPECT_EQ(of(ir::OpCode::kDivide), (std::vector<std::int64_t>{0, kLow, 0, -3, -3}));
-  EXPECT_EQ(of(ir::OpCode::kModulo), (std::vector<std::int64_t>{0, 0, 0, -1, 1}));
-  EXPECT_EQ(of(ir::OpCode::kFloorDivide), (std::vector<std::int64_t>{0, kLow, 0, -4, -4}));
+  EXPECT_EQ(of(ir::OpCode::kDivide), (std::vector<std::int64_t>{1, kLow, -1, -3, -3}));
+  EXPECT_EQ(of(ir::OpCode::kModulo), (std::vector<std::int64_t>{0, 0, -4, -1, 1}));
+  EXPECT_EQ(of(ir::OpCode::kFloorDivide), (std::vector<std::int64_t>{1, kLow, -2, -4, -4}));
   EXPECT_EQ(of(ir::OpCode::kMul)[1], kLow);
+  for (const ir::OpCode code : {ir::OpCode::kDivide, ir::OpCode::kModulo, ir::OpCode::kFloorDivide}) {
+    EXPECT_THROW(run(code, {x, NDArray(DType::kSI64, {5})}, DType::kSI64, {5}), InvalidArgumentError);
+    EXPECT_NO_THROW(run(code, {NDArray(DType::kSI64, {0}), NDArray(DType::kSI64, {1})}, DType::kSI64, {0}));
+  }
   EXPECT_EQ(run(ir::OpCode::kAbs, {x}, DType::kSI64, {5}).at(0).values<std::int64_t>()[1], kLow);
 }
 
