@@ -71,7 +71,7 @@ CompileResult compile_once(const ir::Module& module, const ir::Graph& function, 
   if (on("fold")) fold_constants(graph, evaluator);
   if (options.trace) trace_folded(graph);
   if (on("linear")) form_linear_layers(graph);
-  if (on("recognize")) recognize_composites(graph);
+  if (on("recognize")) recognize_composites(graph, attempt.inlined);
   graph.sweep();
   form_states(graph);
   if (on("fusion")) fuse(graph);

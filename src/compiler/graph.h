@@ -60,12 +60,14 @@ struct RopeParams {
   bool interleaved = false;
 };
 
-// Inputs: query [.., q, d], key, value (slices of states) [, sinks]; axes before the last two are heads.
+// Inputs: query [.., q, d], key, value (slices of states); axes before the last two are heads. A mask is added to the
+// scaled scores and broadcasts to [b, heads, q, keys]; sinks are a logit per head.
 struct AttentionParams {
   float scale = 0;
   bool causal = false;
   std::int64_t window = 0;
-  bool of_states = true;  // else keys [b, kv, s, d] and values [b, kv, s, e] are plain values
+  int mask = -1, sinks = -1;  // indices of inputs
+  bool of_states = true;      // else keys [b, kv, s, d] and values [b, kv, s, e] are plain values
 };
 
 // y = x W^T, once per weight; inputs: x [, residual]. Outputs: one per weight, or one for a gated pair.

@@ -56,6 +56,8 @@ void limit_rows(Plan& plan) {
       needed_whole[static_cast<std::size_t>(attention->keys->buffer)] = true;
       needed_whole[static_cast<std::size_t>(attention->values->buffer)] = true;
     }
+    if (const auto* attention = std::get_if<AttentionStep>(&step.body); attention && attention->mask)
+      needed_whole[static_cast<std::size_t>(attention->mask->buffer)] = true;
     if (limited) continue;
     for (int r : b.reads) needed_whole[static_cast<std::size_t>(r)] = true;
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "compiler/matchers.h"
 #include "compiler/shapes.h"
 #include "coreai/asset/asset.h"
 #include "coreai/base/error.h"
@@ -336,11 +337,18 @@ class Lowering {
   }
 
   bool attention(Node& node, const ir::CompositeDecl& decl) {
-    if (node.inputs.size() < 3 || node.inputs.size() > 4) return false;
-    if (node.inputs.size() == 4 && decl.input_names.at(3) != "sinks") return false;  // masks: the body
+    if (node.inputs.size() < 3 || node.inputs.size() > 5 || decl.input_names.size() != node.inputs.size()) return false;
     const auto head_dim = g_.static_extent(node.inputs[0], g_.value(node.inputs[0]).shape.size() - 1);
     if (!head_dim || g_.value(node.inputs[0]).shape.size() != 4) return false;
     AttentionParams params;
+    for (std::size_t i = 3; i < node.inputs.size(); ++i) {
+      int* const place = decl.input_names[i] == "sinks"       ? &params.sinks
+                         : decl.input_names[i] == "attn_mask" ? &params.mask
+                                                              : nullptr;
+      if (!place || *place >= 0) return false;
+      *place = static_cast<int>(i);
+    }
+    if (params.mask >= 0 && !mask_as_scores(node.inputs[static_cast<std::size_t>(params.mask)])) return false;
     const ir::AttrRef scale = decl.attribute("scale"), causal = decl.attribute("is_causal"),
                       window = decl.attribute("window_size");
     params.scale = scale ? static_cast<float>(scale->as_float()) : 1.0f / std::sqrt(static_cast<float>(*head_dim));
@@ -348,6 +356,22 @@ class Lowering {
     params.window = window ? window->as_int() : 0;
     node.kind = NodeKind::kAttention;
     node.params = params;
+    return true;
+  }
+
+  // A mask of truth values as the composite's body takes it: 0 where a key is seen, -10000 elsewhere.
+  bool mask_as_scores(ValueId& mask) {
+    if (g_.value(mask).shape.size() > 4) return false;
+    if (g_.value(mask).dtype != DType::kI1) return is_working_float(g_.value(mask).dtype);
+    Node node;
+    node.kind = NodeKind::kElementwise;
+    node.inputs = {mask};
+    node.params = ElementwiseParams{{{ScalarOp::kConstant, -1, -1, -1, 0.0f},
+                                     {ScalarOp::kConstant, -1, -1, -1, -1e4f},
+                                     {ScalarOp::kSelect, 0, 1, 2}}};
+    mask = g_.new_value(DType::kF32, g_.value(mask).shape);
+    node.outputs = {mask};
+    g_.append(std::move(node));
     return true;
   }
 

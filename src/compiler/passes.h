@@ -13,7 +13,10 @@ void form_linear_layers(Graph& graph);
 // A part of it: convolutions with one tap on a sequence are linear layers of its transposed.
 void form_pointwise_layers(Graph& graph);
 // recognize: normalisation, rotation and causal attention written out op by op become nodes.
-void recognize_composites(Graph& graph);
+// Nodes named in `kept` (by written_key) stay as written.
+void recognize_composites(Graph& graph, const std::set<std::string>& kept);
+// What a NotPlannable names of a node that was recognised.
+std::string written_key(const Node& node);
 // states: updates of a state become stores, and what leads to a store or an attention becomes one Heads node.
 void form_states(Graph& graph);
 // fusion: biases, activations of gated pairs, residuals; linear layers with one input become one.

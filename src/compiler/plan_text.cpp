@@ -90,6 +90,7 @@ class Costs {
     const std::int64_t value_bytes = s.values ? 4 : state_bytes(s.value_state);
     c.read_bytes =
         rows * s.query.width * 4 + length * s.kv_heads * (s.head_dim * key_bytes + s.value_dim * value_bytes);
+    if (s.mask) c.read_bytes += rows * length * 4 * (value(s.mask->head_stride) ? s.heads : 1);
     c.written_bytes = rows * s.out.width * 4;
     c.multiply_adds = rows * s.heads * (s.head_dim + s.value_dim) * length;
   }

@@ -1,6 +1,8 @@
 // Normalisation and rotation that an exporter wrote out op by op; attention: recognize_attention.cpp.
 #include "compiler/recognize.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "compiler/matchers.h"
@@ -264,11 +266,18 @@ bool recognize_rope(Graph& g, Node& node) {
   return true;
 }
 
-void recognize_composites(Graph& g) {
+std::string written_key(const Node& node) {
+  return fmt::format("written at {}", node.position);
+}
+
+void recognize_composites(Graph& g, const std::set<std::string>& kept) {
   for (const NodeId id : g.order()) {
     if (g.node(id).kind != NodeKind::kOp) continue;
     Node node = g.node(id);  // matching may add expressions, never nodes
-    if (recognize_rms_norm(g, node) || recognize_rope(g, node) || recognize_attention(g, node)) g.node(id) = node;
+    if (kept.contains(written_key(node))) continue;
+    if (!recognize_rms_norm(g, node) && !recognize_rope(g, node) && !recognize_attention(g, node)) continue;
+    node.composite_symbol = written_key(node);
+    g.node(id) = node;
   }
   g.sweep();
 }

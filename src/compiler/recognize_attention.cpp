@@ -252,11 +252,12 @@ bool grouped(const std::vector<std::int64_t>& source, std::int64_t count) {
 
 struct MaskedScores {
   ValueId scores = kNoValue;
-  CausalMask mask;
+  std::optional<CausalMask> causal;
+  ValueId mask = kNoValue;  // else added to the scores, or none
 };
 
-// scores + bias, or where(mask, scores, very negative) either way round.
-std::optional<MaskedScores> masked_scores(Graph& g, ValueId id) {
+// scores + bias, or where(mask, scores, very negative) either way round: bias or mask a causal one.
+std::optional<MaskedScores> causal_scores(Graph& g, ValueId id) {
   const auto& shape = g.value(id).shape;
   const Expr keys = shape[shape.size() - 1], queries = shape[shape.size() - 2];
   const auto keeps_shape = [&](ValueId v) { return g.value(v).shape == g.value(id).shape; };
@@ -264,7 +265,7 @@ std::optional<MaskedScores> masked_scores(Graph& g, ValueId id) {
     for (std::size_t i = 0; i < 2; ++i) {
       if (!keeps_shape((*terms)[i])) continue;
       if (const auto mask = read_causal_bias(g, (*terms)[1 - i], queries, keys))
-        return MaskedScores{(*terms)[i], *mask};
+        return MaskedScores{(*terms)[i], *mask, kNoValue};
     }
     return std::nullopt;
   }
@@ -273,9 +274,48 @@ std::optional<MaskedScores> masked_scores(Graph& g, ValueId id) {
   for (std::size_t i = 1; i < 3; ++i) {
     const auto hidden = scalar_constant(g, inputs[3 - i]);
     if (!hidden || !hides_a_key(*hidden) || !keeps_shape(inputs[i])) continue;
-    if (const auto mask = read_causal_mask(g, inputs[0], i == 1, queries, keys)) return MaskedScores{inputs[i], *mask};
+    if (const auto mask = read_causal_mask(g, inputs[0], i == 1, queries, keys))
+      return MaskedScores{inputs[i], *mask, kNoValue};
   }
   return std::nullopt;
+}
+
+// What may be scores under a mask, the likeliest first.
+std::vector<MaskedScores> masked_scores(Graph& g, ValueId id) {
+  if (const auto causal = causal_scores(g, id)) return {*causal};
+  std::vector<MaskedScores> out;
+  const auto terms = match_sum(g, id);
+  for (std::size_t i = 0; terms && i < 2; ++i) {
+    const ValueId scores = (*terms)[i], mask = (*terms)[1 - i];
+    const bool fits = g.value(scores).shape == g.value(id).shape && g.value(scores).shape.size() == 4 &&
+                      is_working_float(g.value(mask).dtype) && !g.value(mask).host;
+    if (fits) out.push_back({scores, std::nullopt, mask});
+  }
+  out.push_back({id, std::nullopt, kNoValue});
+  return out;
+}
+
+struct Factors {
+  HeadsOf query, key;
+  float scale = 1;
+};
+
+// scores = scale * query key^T.
+std::optional<Factors> factors_of(Graph& g, ValueId id) {
+  const auto scores = Tracer(g).heads_of(id, true);
+  if (!scores || !scores->in_order()) return std::nullopt;
+  const auto product = product_of_heads(g, scores->base, true);
+  if (!product || !product->left.in_order() || !product->right.transposed) return std::nullopt;
+  return Factors{product->left, product->right, scores->scale * product->left.scale * product->right.scale};
+}
+
+// Plain values of a form that the kernel takes, [b, h, ., d] with one b.
+bool plain_values(const Graph& g, ValueId q, ValueId k, ValueId v) {
+  constexpr std::int64_t kMaxBatch = 16, kMaxDim = 512;
+  const auto &a = g.value(q).shape, &b = g.value(k).shape, &c = g.value(v).shape;
+  if (a.size() != 4 || b.size() != 4 || c.size() != 4 || a[0] != b[0] || a[0] != c[0]) return false;
+  const auto batch = g.exprs.as_constant(a[0]), width = g.exprs.as_constant(a[3]), values = g.exprs.as_constant(c[3]);
+  return batch && *batch <= kMaxBatch && width && *width <= kMaxDim && values && *values <= kMaxDim;
 }
 
 }  // namespace
@@ -288,25 +328,37 @@ bool recognize_attention(Graph& g, Node& node) {
   if (!g.is_op(weights, OpCode::kSoftmax) || !names_last_axis(g, *g.producer(weights), 1)) return false;
   const auto biased = Tracer(g).heads_of(g.producer(weights)->inputs[0], false);
   if (!biased || !biased->in_order()) return false;
-  const auto masked = masked_scores(g, biased->base);
-  if (!masked) return false;
-  const auto scores = Tracer(g).heads_of(masked->scores, true);
-  if (!scores || !scores->in_order()) return false;
-  const auto scored = product_of_heads(g, scores->base, true);
-  if (!scored || !scored->left.in_order() || !scored->right.transposed) return false;
-  const HeadsOf &key = scored->right, &value = mixed->right;
+  std::optional<Factors> factors;
+  MaskedScores masked;
+  for (const MaskedScores& form : masked_scores(g, biased->base)) {
+    factors = factors_of(g, form.scores);
+    masked = form;
+    if (factors) break;
+  }
+  if (!factors) return false;
+  const HeadsOf &key = factors->key, &value = mixed->right;
   if (key.base_heads != value.base_heads || !grouped(key.source, key.base_heads) ||
       !grouped(value.source, value.base_heads)) {
     return false;
   }
+  const ValueId query = factors->query.base;
+  if (!masked.causal && !plain_values(g, query, key.base, value.base)) return false;
   AttentionParams params;
-  params.scale = scores->scale * scored->left.scale * key.scale;
-  params.causal = true;
-  params.window = masked->mask.window;
+  params.scale = factors->scale;
+  params.causal = masked.causal.has_value();
+  params.window = masked.causal ? masked.causal->window : 0;
+  node.inputs = {query, key.base, value.base};
+  if (masked.mask != kNoValue) {
+    // The mask's axes are those of the scores, which must be those of the query.
+    const auto &scores = g.value(masked.scores).shape, &rows = g.value(query).shape;
+    if (!std::equal(scores.begin(), scores.end() - 1, rows.begin(), rows.end() - 1)) return false;
+    params.mask = 3;
+    node.inputs.push_back(masked.mask);
+  }
   node.kind = NodeKind::kAttention;
-  node.inputs = {scored->left.base, key.base, value.base};
   node.params = params;
-  for (const std::size_t input : masked->mask.increasing_inputs) {
+  if (!masked.causal) return true;
+  for (const std::size_t input : masked.causal->increasing_inputs) {
     const bool known = std::any_of(g.increasing.begin(), g.increasing.end(),
                                    [&](const IncreasingGuard& guard) { return guard.input == input; });
     if (!known) g.increasing.push_back({input});

@@ -426,6 +426,56 @@ class Scheduler {
     return {buffer, x.constant(0), width, width};
   }
 
+  std::vector<float> sinks_of(const Node& node, std::int64_t heads) const {
+    const auto& p = std::get<AttentionParams>(node.params);
+    if (p.sinks < 0) return {};
+    auto sinks = float_elements(g_, node.inputs[static_cast<std::size_t>(p.sinks)]);
+    if (!sinks || static_cast<std::int64_t>(sinks->size()) != heads)
+      throw NotPlannable{"sinks that are no constant of a value per head", node.composite_symbol};
+    return *sinks;
+  }
+
+  // The mask of an attention as f32 rows without gaps, for batch 0; batches are mask_batch_stride_ apart.
+  std::optional<ScoreMask> score_mask(const Node& node, Expr batch, Expr heads, Expr rows, Expr keys) {
+    const auto& p = std::get<AttentionParams>(node.params);
+    if (p.mask < 0) return std::nullopt;
+    ExprPool& x = g_.exprs;
+    View at = view(node.inputs[static_cast<std::size_t>(p.mask)]);
+    const Expr one = x.constant(1);
+    while (at.extents.size() < 4) {
+      at.extents.insert(at.extents.begin(), one);
+      at.strides.insert(at.strides.begin(), x.constant(0));
+    }
+    const Expr wanted[] = {batch, heads, rows, keys};
+    for (std::size_t i = 0; i < 4; ++i) {
+      if (at.extents[i] == wanted[i]) continue;
+      if (at.extents.size() != 4 || at.extents[i] != one)
+        throw NotPlannable{"a mask that does not broadcast to the scores", node.composite_symbol};
+      at.strides[i] = x.constant(0);
+      if (i == 3) at.extents[i] = keys;
+    }
+    // What the caller gives may be gone before a late thread has read it.
+    const bool given = plan_.buffers[static_cast<std::size_t>(at.buffer)].kind == Buffer::Kind::kInput;
+    if (given || buffer_dtype(at.buffer) != DType::kF32 || at.strides[3] != one) at = mask_copy(at);
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (at.extents[i] == one) at.strides[i] = x.constant(0);
+    }
+    mask_batch_stride_ = at.strides[0];
+    return ScoreMask{at.buffer, at.offset, at.strides[2], at.strides[1]};
+  }
+
+  // Layers share it.
+  View mask_copy(const View& at) {
+    for (const auto& [from, copy] : mask_copies_) {
+      if (from.buffer == at.buffer && from.offset == at.offset && from.extents == at.extents &&
+          from.strides == at.strides) {
+        return copy;
+      }
+    }
+    mask_copies_.emplace_back(at, contiguous_copy(at, DType::kF32));
+    return mask_copies_.back().second;
+  }
+
   // Attention over plain values, one step per batch.
   void emit_plain_attention(const Node& node) {
     const auto& p = std::get<AttentionParams>(node.params);
@@ -433,8 +483,7 @@ class Scheduler {
     const auto &q = g_.value(node.inputs[0]).shape, &k = g_.value(node.inputs[1]).shape,
                &v = g_.value(node.inputs[2]).shape;
     const auto refuse = [&](const char* reason) { throw NotPlannable{reason, node.composite_symbol}; };
-    if (node.inputs.size() != 3 || q.size() != 4 || k.size() != 4 || v.size() != 4)
-      refuse("an attention of another form");
+    if (q.size() != 4 || k.size() != 4 || v.size() != 4) refuse("an attention of another form");
     const auto batch = x.as_constant(q[0]), heads = x.as_constant(q[1]), kv_heads = x.as_constant(k[1]),
                head_dim = x.as_constant(q[3]), value_dim = x.as_constant(v[3]);
     const bool fits = batch && heads && kv_heads && head_dim && value_dim && *batch >= 1 && *batch <= kMaxBatch &&
@@ -442,6 +491,7 @@ class Scheduler {
                       *value_dim >= 1 && *value_dim <= kMaxHeadDim;
     if (!fits || k[0] != q[0] || v[0] != q[0] || v[1] != k[1] || k[3] != q[3] || v[2] != k[2])
       refuse("an attention whose extents do not fit or are not known");
+    const auto mask = score_mask(node, q[0], q[1], q[2], k[2]);
     const Expr width = x.constant(*heads * *value_dim), each = x.mul(q[2], width);
     View out = contiguous_view(x, new_buffer(Buffer::Kind::kArena, DType::kF32, x.mul(q[0], each)),
                                g_.value(node.outputs[0]).shape);
@@ -466,6 +516,9 @@ class Scheduler {
       step.values = head_rows(part(whole_v, b), 0, *value_dim, *kv_heads);
       step.length = k[2];
       step.scale = p.scale, step.causal = p.causal, step.window = p.window;
+      step.sinks = sinks_of(node, *heads);
+      step.mask = mask;
+      if (mask) step.mask->offset = x.add(mask->offset, x.mul(mask_batch_stride_, x.constant(b)));
       step.out = {out.buffer, x.mul(each, x.constant(b)), *heads * *value_dim, *heads * *value_dim};
       add_step(std::move(step), "attention", q[2]);
     }
@@ -477,7 +530,8 @@ class Scheduler {
     if (!p.of_states) return emit_plain_attention(node);
     AttentionStep step;
     const auto key = trace_state(g_, node.inputs[1]), value = trace_state(g_, node.inputs[2]);
-    if (!key || !value) throw NotPlannable{"an attention that reads no states"};
+    const auto refuse = [&](const char* why) { throw NotPlannable{why, node.composite_symbol}; };
+    if (!key || !value) throw NotPlannable{"an attention that reads no states", node.composite_symbol};
     check_cache_slice(node, *key);
     check_cache_slice(node, *value);
     step.key_state = key->state;
@@ -486,9 +540,9 @@ class Scheduler {
     values_.insert(value->state);
     step.layer = *g_.exprs.as_constant(key->start[0]);
     step.value_layer = *g_.exprs.as_constant(value->start[0]);
-    if (step.layer != step.value_layer) throw NotPlannable{"keys and values of different layers"};
+    if (step.layer != step.value_layer) refuse("keys and values of different layers");
     for (std::size_t axis : {2, 3, 4}) {
-      if (key->extent[axis] != value->extent[axis]) throw NotPlannable{"keys and values of different extents"};
+      if (key->extent[axis] != value->extent[axis]) refuse("keys and values of different extents");
     }
     step.length = key->extent[3];
     step.kv_heads = *g_.exprs.as_constant(key->extent[2]);
@@ -497,18 +551,14 @@ class Scheduler {
     const Rows query = *as_head_rows(q);
     step.query = query;
     step.heads = query.width / step.head_dim;
-    if (step.heads % step.kv_heads) throw NotPlannable{"query heads are no multiple of key heads"};
+    if (step.heads % step.kv_heads) refuse("query heads are no multiple of key heads");
     step.scale = p.scale;
     step.causal = p.causal;
     step.window = p.window;
-    if (node.inputs.size() > 3) {
-      const auto sinks = float_elements(g_, node.inputs[3]);
-      if (!sinks || static_cast<std::int64_t>(sinks->size()) != step.heads)
-        throw NotPlannable{"sinks that are no constant of a value per head"};
-      step.sinks = *sinks;
-    }
+    step.sinks = sinks_of(node, step.heads);
     const auto& shape = g_.value(node.outputs[0]).shape;
     const Expr rows = shape[shape.size() - 2];
+    step.mask = score_mask(node, g_.exprs.constant(1), g_.exprs.constant(step.heads), rows, step.length);
     step.out = head_buffer(node.outputs[0], step.heads, step.head_dim, rows);
     add_step(std::move(step), "attention", rows);
   }
@@ -694,61 +744,12 @@ class Scheduler {
   Plan plan_;
   std::vector<std::optional<View>> views_;
   std::vector<RopeTable> tables_;
+  std::vector<std::pair<View, View>> mask_copies_;
+  Expr mask_batch_stride_ = 0;
   std::set<int> keys_, values_;
 };
 
 }  // namespace
-
-StepBuffers buffers_of(const Step& step) {
-  StepBuffers b;
-  const auto read = [&](const std::optional<Rows>& r) {
-    if (r) b.reads.push_back(r->buffer);
-  };
-  std::visit(
-      [&](const auto& s) {
-        using T = std::decay_t<decltype(s)>;
-        if constexpr (std::is_same_v<T, EmbeddingStep>) {
-          b.reads.push_back(s.ids);
-          b.writes.push_back(s.out.buffer);
-        } else if constexpr (std::is_same_v<T, NormStep> || std::is_same_v<T, LinearStep>) {
-          b.reads.push_back(s.in.buffer);
-          read(s.residual);
-          b.writes.push_back(s.out.buffer);
-        } else if constexpr (std::is_same_v<T, ExpertStep>) {
-          b.reads = {s.in.buffer, s.indices};
-          b.writes.push_back(s.out.buffer);
-        } else if constexpr (std::is_same_v<T, RopeTableStep>) {
-          b.reads.push_back(s.positions);
-          b.writes.push_back(s.table);
-        } else if constexpr (std::is_same_v<T, HeadsStep>) {
-          for (const HeadTask& t : s.tasks) {
-            b.reads.push_back(t.in.buffer);
-            if (t.rope_table >= 0) b.reads.push_back(t.rope_table);
-            if (t.out) b.writes.push_back(t.out->buffer);
-          }
-        } else if constexpr (std::is_same_v<T, AttentionStep>) {
-          b.reads.push_back(s.query.buffer);
-          read(s.keys);
-          read(s.values);
-          b.writes.push_back(s.out.buffer);
-        } else if constexpr (std::is_same_v<T, CopyStep>) {
-          b.reads.push_back(s.in.buffer);
-          b.writes.push_back(s.out.buffer);
-        } else if constexpr (std::is_same_v<T, ElementwiseStep>) {
-          for (const ElementwiseOperand& o : s.operands) {
-            if (!o.constant) b.reads.push_back(o.view.buffer);
-          }
-          b.writes.push_back(s.out.buffer);
-        } else {
-          for (const GenericOperand& o : s.inputs) {
-            if (o.buffer >= 0) b.reads.push_back(o.buffer);
-          }
-          for (const GenericOperand& o : s.outputs) b.writes.push_back(o.buffer);
-        }
-      },
-      step.body);
-  return b;
-}
 
 Plan schedule(Graph graph, const ScheduleOptions& options) {
   return Scheduler(std::move(graph), options).run();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "coreai/ir/builder.h"
@@ -15,6 +16,8 @@ using V = ir::Value*;
 
 struct Sizes {
   std::int64_t batch, heads, queries, keys, dim, value_dim;  // queries may be kDynamic
+  std::vector<std::int64_t> mask = {};                       // extents of a mask operand
+  DType mask_dtype = DType::kI1;
 };
 
 // y = attention(q, k, v) with heads split and merged by transposes, as exporters write it; queries are rows of `x`.
@@ -29,6 +32,8 @@ std::unique_ptr<ir::Module> program(const Sizes& s, DType dtype) {
   composite.name = "sdpa";
   composite.inputs = {{"query", type(q), ""}, {"key", type(k), ""}, {"value", type(v), ""}};
   composite.outputs = {{"output", type(y), ""}};
+  const ir::TypeRef mask = context.tensor_type(s.mask_dtype, Shape(s.mask));
+  if (!s.mask.empty()) composite.inputs.push_back({"attn_mask", mask, ""});
   composite.is_private = composite.no_inline = true;
   composite.composite = ir::CompositeDecl{"scaled_dot_product_attention",
                                           {"query", "key", "value"},
@@ -36,6 +41,7 @@ std::unique_ptr<ir::Module> program(const Sizes& s, DType dtype) {
                                           {{"is_causal", context.bool_attr(false)},
                                            {"version", context.integer_attr(1)},
                                            {"window_size", context.integer_attr(0)}}};
+  if (!s.mask.empty()) composite.composite->input_names.push_back("attn_mask");
   const ir::Graph callee = b.begin_graph(composite);
   {
     const auto& x = callee.body().arguments;
@@ -45,6 +51,17 @@ std::unique_ptr<ir::Module> program(const Sizes& s, DType dtype) {
     V scaled = b.op1(OpCode::kBroadcastingMul, {x[0], b.constant(scale)}, type(q));
     V turned = b.op1(OpCode::kTranspose, {x[1], b.constant_u32({0, 1, 3, 2})}, type({s.batch, s.heads, s.dim, s.keys}));
     V scores = b.op1(OpCode::kBroadcastingBatchMatmul, {scaled, turned}, type({s.batch, s.heads, s.queries, s.keys}));
+    if (!s.mask.empty()) {
+      V bias = x[3];
+      if (s.mask_dtype == DType::kI1) {
+        bias = b.op1(OpCode::kCast, {b.op1(OpCode::kNot, {bias}, mask)}, type(s.mask));
+        NDArray far(dtype, Shape{});
+        const double hidden = -1e4;
+        write_from_f64(far, std::span(&hidden, 1));
+        bias = b.op1(OpCode::kBroadcastingMul, {bias, b.constant(far)}, type(s.mask));
+      }
+      scores = b.op1(OpCode::kBroadcastingAdd, {scores, bias}, scores->type);
+    }
     V weights = b.op1(OpCode::kSoftmax, {scores, b.scalar_i32(3)}, scores->type);
     b.end_graph({b.op1(OpCode::kBroadcastingBatchMatmul, {weights, x[2]}, type(y))});
   }
@@ -54,11 +71,14 @@ std::unique_ptr<ir::Module> program(const Sizes& s, DType dtype) {
                  {"k", type({s.batch, s.keys, s.heads, s.dim}), ""},
                  {"v", type({s.batch, s.keys, s.heads, s.value_dim}), ""}};
   spec.outputs = {{"y", type({s.batch, s.queries, s.heads, s.value_dim}), ""}};
+  if (!s.mask.empty()) spec.inputs.push_back({"mask", mask, ""});
   const auto arguments = b.begin_graph(spec).body().arguments;
   const auto turned = [&](V x, const std::vector<std::int64_t>& dims) {
     return b.op1(OpCode::kTranspose, {x, b.constant_u32({0, 2, 1, 3})}, type(dims));
   };
-  V mixed = b.invoke(callee, {turned(arguments[0], q), turned(arguments[1], k), turned(arguments[2], v)})[0];
+  std::vector<V> operands{turned(arguments[0], q), turned(arguments[1], k), turned(arguments[2], v)};
+  if (!s.mask.empty()) operands.push_back(arguments[3]);
+  V mixed = b.invoke(callee, operands)[0];
   b.end_graph({turned(mixed, {s.batch, s.queries, s.heads, s.value_dim})});
   return module;
 }
@@ -73,8 +93,11 @@ std::vector<double> run(const InferenceFunction& function, const NamedArrays& in
   return out;
 }
 
-InferenceFunction load(const Sizes& sizes, DType dtype, Precision precision, int threads = 2) {
+InferenceFunction load(const Sizes& sizes, DType dtype, Precision precision, int threads = 2,
+                       std::vector<std::string> disabled = {}, std::string kernels = {}) {
   SpecializationOptions options;
+  options.disabled_passes = std::move(disabled);
+  options.kernels = std::move(kernels);
   options.precision = precision;
   options.threads = threads;
   options.use_cache = false;
@@ -93,6 +116,15 @@ NamedArrays inputs_of(const Sizes& s, std::int64_t queries, DType dtype) {
     write_from_f64(array, values);
     out.emplace_back(name, array);
   }
+  if (s.mask.empty()) return out;
+  NDArray mask(s.mask_dtype, Shape(s.mask));
+  std::vector<double> values(static_cast<std::size_t>(mask.element_count()));
+  for (double& value : values) {
+    value = std::uniform_real_distribution<double>(-3, 3)(random);
+    if (s.mask_dtype == DType::kI1) value = value > -1 ? 1 : 0;
+  }
+  write_from_f64(mask, values);
+  out.emplace_back("mask", mask);
   return out;
 }
 
@@ -113,6 +145,58 @@ TEST(AttentionPlan, PlainValuesAgreeWithTheBody) {
         ASSERT_NEAR(got[i], wanted[i], dtype == DType::kF32 ? 2e-6 : 4e-3) << i;
       EXPECT_EQ(run(load(s, dtype, Precision::kFaithful, 3), inputs), got);
     }
+  }
+}
+
+// A mask operand, of truth values or added, broadcast over batch, heads, queries or keys: one step, as the composite or
+// recognised in its body, and the body itself.
+TEST(AttentionPlan, MasksAgreeWithTheBody) {
+  const Sizes base{2, 3, 19, 300, 16, 16};
+  for (const std::vector<std::int64_t>& mask :
+       {std::vector<std::int64_t>{2, 3, 19, 300}, {2, 1, 19, 300}, {1, 3, 1, 300}, {19, 300}, {2, 1, 19, 1}, {300}}) {
+    for (const DType mask_dtype : {DType::kI1, DType::kF32, DType::kF16}) {
+      const DType dtype = mask_dtype == DType::kF16 ? DType::kF16 : DType::kF32;
+      Sizes s = base;
+      s.mask = mask;
+      s.mask_dtype = mask_dtype;
+      SCOPED_TRACE(Shape(mask).to_string() + " " + std::string(dtype_name(mask_dtype)));
+      const NamedArrays inputs = inputs_of(s, s.queries, dtype);
+      const auto wanted = run(load(s, dtype, Precision::kStrict), inputs);
+      const auto expect_near = [&](const std::vector<double>& got) {
+        ASSERT_EQ(got.size(), wanted.size());
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_NEAR(got[i], wanted[i], dtype == DType::kF32 ? 4e-6 : 6e-3) << i;
+      };
+      const InferenceFunction fused = load(s, dtype, Precision::kFaithful);
+      const std::string plan = fused.plan_text({}, false);
+      EXPECT_NE(plan.find("attention"), std::string::npos) << plan;
+      const auto got = run(fused, inputs);
+      expect_near(got);
+      EXPECT_EQ(run(load(s, dtype, Precision::kFaithful, 1), inputs), got);
+      EXPECT_EQ(run(load(s, dtype, Precision::kFaithful, 3, {}, "portable"), inputs), got);
+      const InferenceFunction written = load(s, dtype, Precision::kFaithful, 2, {"resolve"});
+      EXPECT_EQ(written.plan_text({}, false).find("softmax"), std::string::npos);
+      expect_near(run(written, inputs));
+      const InferenceFunction body = load(s, dtype, Precision::kFaithful, 2, {"resolve", "recognize"});
+      EXPECT_NE(body.plan_text({}, false).find("softmax"), std::string::npos);
+      expect_near(run(body, inputs));
+    }
+  }
+}
+
+// One query, so that keys are split between threads; a row that sees nothing is zero.
+TEST(AttentionPlan, ARowThatSeesNothingIsZero) {
+  for (const std::int64_t queries : {1, 5}) {
+    Sizes s{1, 2, queries, 700, 16, 16};
+    s.mask = {queries, 700};
+    s.mask_dtype = DType::kF32;
+    NamedArrays inputs = inputs_of(s, queries, DType::kF32);
+    std::vector<double> hidden(static_cast<std::size_t>(queries * 700), -std::numeric_limits<double>::infinity());
+    for (std::size_t i = 700; i < hidden.size(); i += 3) hidden[i] = 0.5;
+    write_from_f64(inputs.back().second, hidden);
+    const auto got = run(load(s, DType::kF32, Precision::kFaithful), inputs);
+    for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(got[i], 0.0);
+    for (const double value : got) EXPECT_TRUE(std::isfinite(value));
   }
 }
 

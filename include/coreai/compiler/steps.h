@@ -116,6 +116,11 @@ struct HeadTask {
 struct HeadsStep {
   std::vector<HeadTask> tasks;
 };
+// Added to scaled scores: f32, of head h, row r and position k at offset + h * head_stride + r * row_stride + k.
+struct ScoreMask {
+  int buffer = -1;
+  Expr offset = 0, row_stride = 0, head_stride = 0;
+};
 struct AttentionStep {
   Rows query, out;
   int key_state = -1, value_state = -1;
@@ -128,6 +133,7 @@ struct AttentionStep {
   bool causal = true;
   std::int64_t window = 0;
   std::vector<float> sinks;
+  std::optional<ScoreMask> mask;
 };
 // Copies elements between two views of equal extents, converting the dtype of one buffer to that of the other.
 struct CopyStep {

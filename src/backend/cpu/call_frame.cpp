@@ -372,6 +372,12 @@ void CallFrame::bind_attention(StepCall& call, const compiler::AttentionStep& st
   a.causal = step.causal;
   a.window = step.window;
   a.sinks = step.sinks.empty() ? nullptr : step.sinks.data();
+  if (step.mask) {
+    a.mask_row_stride = value(step.mask->row_stride);
+    a.mask_head_stride = value(step.mask->head_stride);
+    a.mask = reinterpret_cast<const float*>(address(step.mask->buffer)) + value(step.mask->offset) +
+             call.row_begin * a.mask_row_stride;
+  }
   if (call.rows > 0) {
     check_attention(a);
     call.attention_plan = plan_attention(a, executable_.threads);
