@@ -193,6 +193,7 @@ OpPath path_without_fixture(const ir::OpInfo& info) {
 }
 
 std::string runs(OpCode code, const Evidence& evidence) {
+  if (code == OpCode::kSerializationOpaque) return "body; refused where it carries none";
   if (evidence.upgraded) return "its newer form, made when it is read";
   if (evidence.paths.empty()) return std::string(op_path_name(path_without_fixture(ir::op_info(code))));
   std::vector<std::string_view> names;
@@ -204,9 +205,9 @@ std::string runs(OpCode code, const Evidence& evidence) {
 
 // Tests that write their own programs, for what no recorded asset holds.
 std::string own_tests(OpCode code) {
+  if (code == OpCode::kSerializationOpaque) return "`unknown_op_test.cpp`, `rare_operations_test.cpp`";
   constexpr OpCode kRare[] = {OpCode::kDebuginfoValue, OpCode::kSparseWithBitmaskBlockwiseShiftScale,
-                              OpCode::kSerializationOpaque, OpCode::kSerializationTerminator,
-                              OpCode::kSerializationUnrealizedConversion};
+                              OpCode::kSerializationTerminator, OpCode::kSerializationUnrealizedConversion};
   return std::ranges::find(kRare, code) == std::end(kRare) ? "" : "`rare_operations_test.cpp`";
 }
 
