@@ -40,6 +40,7 @@ class Pointwise {
     if (turn_ == kNoValue) {
       turn_ = g_.new_value(DType::kUI32, {g_.exprs.constant(4)});
       std::vector<Expr> elements;
+      elements.reserve(kTurn.size());
       for (const std::int64_t axis : kTurn) elements.push_back(g_.exprs.constant(axis));
       g_.value(turn_).host = std::move(elements);
     }

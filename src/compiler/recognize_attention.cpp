@@ -265,7 +265,7 @@ std::optional<MaskedScores> causal_scores(Graph& g, ValueId id) {
     for (std::size_t i = 0; i < 2; ++i) {
       if (!keeps_shape((*terms)[i])) continue;
       if (const auto mask = read_causal_bias(g, (*terms)[1 - i], queries, keys))
-        return MaskedScores{(*terms)[i], *mask, kNoValue};
+        return MaskedScores{(*terms)[i], mask, kNoValue};
     }
     return std::nullopt;
   }
@@ -275,7 +275,7 @@ std::optional<MaskedScores> causal_scores(Graph& g, ValueId id) {
     const auto hidden = scalar_constant(g, inputs[3 - i]);
     if (!hidden || !hides_a_key(*hidden) || !keeps_shape(inputs[i])) continue;
     if (const auto mask = read_causal_mask(g, inputs[0], i == 1, queries, keys))
-      return MaskedScores{inputs[i], *mask, kNoValue};
+      return MaskedScores{inputs[i], mask, kNoValue};
   }
   return std::nullopt;
 }
