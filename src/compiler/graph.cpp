@@ -161,6 +161,8 @@ std::string node_name(const Node& n) {
       return std::string(ir::op_info(n.code).text_name);
     case NodeKind::kRmsNorm:
       return "rms_norm";
+    case NodeKind::kLayerNorm:
+      return "layer_norm";
     case NodeKind::kRope:
       return "rope";
     case NodeKind::kAttention:

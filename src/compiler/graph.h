@@ -37,6 +37,7 @@ struct Value {
 enum class NodeKind : std::uint8_t {
   kOp,
   kRmsNorm,
+  kLayerNorm,
   kRope,
   kAttention,
   kLinear,
@@ -52,6 +53,13 @@ enum class NodeKind : std::uint8_t {
 struct NormParams {
   float eps = 0;
   bool add_residual = false;  // output = residual + norm(x)
+};
+
+// (x - mean) / sqrt(variance + eps) * scale + bias over the last axis, or, with groups, over that many groups of axis 1
+// and all axes behind it. Inputs: x, scale, bias (constants).
+struct LayerNormParams {
+  float eps = 0;
+  std::int64_t groups = 0;  // 0: the last axis
 };
 
 // Rotation of the last axis. Inputs: x [.., q, d], positions [1, q]. Angle = position * inverse_frequencies[i].
@@ -129,8 +137,8 @@ struct Node {
   ir::OpCode code{};
   const ir::Op* source = nullptr;
   std::vector<ValueId> inputs, outputs;
-  std::variant<std::monostate, NormParams, RopeParams, AttentionParams, LinearParams, ExpertsParams, EmbeddingParams,
-               StoreParams, HeadsParams, ElementwiseParams>
+  std::variant<std::monostate, NormParams, LayerNormParams, RopeParams, AttentionParams, LinearParams, ExpertsParams,
+               EmbeddingParams, StoreParams, HeadsParams, ElementwiseParams>
       params;
   double position = 0;           // where it stands in program order: a new node takes the place of the one it replaces
   std::string composite_symbol;  // of nodes made from a composite call: what to disable when no kernel takes it

@@ -22,6 +22,7 @@ bool row_wise(const Plan& plan, const Step& step, Expr rows) {
       std::holds_alternative<AttentionStep>(step.body)) {
     return true;
   }
+  if (const auto* norm = std::get_if<LayerNormStep>(&step.body)) return norm->period == 1;
   const auto* copy = std::get_if<CopyStep>(&step.body);
   // A copy into an output keeps its rows.
   return copy && plan.buffers[static_cast<std::size_t>(copy->out.buffer)].kind == Buffer::Kind::kOutput;

@@ -266,6 +266,8 @@ class Lowering {
     for (const ir::Value* v : op.operands) node.inputs.push_back(tensor(v));
     bool known = false;
     if (decl.name == "rms_norm") known = rms_norm(node, decl);
+    if (decl.name == "layer_norm" || decl.name == "group_norm" || decl.name == "instance_norm")
+      known = layer_norm(node, decl);
     if (decl.name == "rope") known = rope(node, callee, decl);
     if (decl.name == "scaled_dot_product_attention") known = attention(node, decl);
     if (decl.name == "gather_mm") known = experts(node, decl);
@@ -292,6 +294,33 @@ class Lowering {
     if (axis != -1 && axis != rank - 1) return false;
     node.kind = NodeKind::kRmsNorm;
     node.params = NormParams{static_cast<float>(eps->as_float()), false};
+    return true;
+  }
+
+  // layer_norm over the last axis, group_norm, instance_norm: of what group sizes, the emitter looks at.
+  bool layer_norm(Node& node, const ir::CompositeDecl& decl) {
+    const ir::AttrRef eps = decl.attribute("eps"), groups = decl.attribute("num_groups");
+    const auto& shape = g_.value(node.inputs.at(0)).shape;
+    if (node.inputs.size() != 3 || !eps || shape.empty()) return false;
+    LayerNormParams params;
+    params.eps = static_cast<float>(eps->as_float());
+    if (decl.name == "layer_norm") {
+      ir::AttrRef axes = decl.attribute("axes");
+      if (!axes) return false;
+      if (axes->is(ir::AttrCode::kSerializationArray)) {
+        if (axes->as_array().size() != 1) return false;
+        axes = axes->as_array()[0];
+      }
+      const std::int64_t axis = axes->as_int();
+      if (axis != -1 && axis != static_cast<std::int64_t>(shape.size()) - 1) return false;
+    } else {
+      const auto channels = shape.size() > 2 ? g_.exprs.as_constant(shape[1]) : std::nullopt;
+      if (!channels || (decl.name == "group_norm" && !groups)) return false;
+      params.groups = decl.name == "group_norm" ? groups->as_int() : *channels;
+      if (params.groups <= 0 || *channels <= 0 || *channels % params.groups) return false;
+    }
+    node.kind = NodeKind::kLayerNorm;
+    node.params = params;
     return true;
   }
 

@@ -101,6 +101,44 @@ bool recognize_rms_norm(Graph& g, Node& node) {
   return false;
 }
 
+namespace {
+
+// x of x - mean(x over the last axis).
+std::optional<ValueId> centred(const Graph& g, ValueId id) {
+  const auto terms = match_difference(g, strip_casts(g, id));
+  if (!terms) return std::nullopt;
+  const ValueId mean = strip_casts(g, (*terms)[1]), x = strip_casts(g, (*terms)[0]);
+  if (!g.is_op(mean, OpCode::kReduceMean) || !names_last_axis(g, *g.producer(mean), 1)) return std::nullopt;
+  return strip_casts(g, g.producer(mean)->inputs[0]) == x ? std::optional(x) : std::nullopt;
+}
+
+// A constant of one element per column, whatever the rank of x.
+bool is_row_of(const Graph& g, ValueId weight, ValueId x) {
+  const auto elements = float_elements(g, weight);
+  const auto width = g.exprs.as_constant(g.value(x).shape.back());
+  return elements && width && static_cast<std::int64_t>(elements->size()) == *width && scales_columns(g, weight, x);
+}
+
+}  // namespace
+
+// y = norm(x - mean(x)) + b, the norm recognised before.
+bool recognize_layer_norm(Graph& g, Node& node) {
+  if (node.code != OpCode::kAdd && node.code != OpCode::kBroadcastingAdd) return false;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Node* norm = g.producer(strip_casts(g, node.inputs[i]));
+    if (!norm || norm->kind != NodeKind::kRmsNorm || norm->inputs.size() != 2) continue;
+    const ValueId scale = norm->inputs[1], bias = node.inputs[1 - i];
+    const auto x = centred(g, norm->inputs[0]);
+    if (!x || g.value(*x).shape != g.value(node.outputs[0]).shape) continue;
+    if (!is_row_of(g, scale, *x) || !is_row_of(g, bias, *x)) continue;
+    node.kind = NodeKind::kLayerNorm;
+    node.params = LayerNormParams{std::get<NormParams>(norm->params).eps, 0};
+    node.inputs = {*x, scale, bias};
+    return true;
+  }
+  return false;
+}
+
 // ---- rotation ----
 
 namespace {
@@ -275,7 +313,10 @@ void recognize_composites(Graph& g, const std::set<std::string>& kept) {
     if (g.node(id).kind != NodeKind::kOp) continue;
     Node node = g.node(id);  // matching may add expressions, never nodes
     if (kept.contains(written_key(node))) continue;
-    if (!recognize_rms_norm(g, node) && !recognize_rope(g, node) && !recognize_attention(g, node)) continue;
+    if (!recognize_rms_norm(g, node) && !recognize_layer_norm(g, node) && !recognize_rope(g, node) &&
+        !recognize_attention(g, node)) {
+      continue;
+    }
     node.composite_symbol = written_key(node);
     g.node(id) = node;
   }

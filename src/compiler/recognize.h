@@ -6,6 +6,7 @@
 namespace coreai::compiler {
 
 bool recognize_rms_norm(Graph& g, Node& node);
+bool recognize_layer_norm(Graph& g, Node& node);
 bool recognize_rope(Graph& g, Node& node);
 bool recognize_attention(Graph& g, Node& node);
 

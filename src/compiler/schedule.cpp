@@ -230,6 +230,8 @@ class Scheduler {
         return emit_embedding(node);
       case NodeKind::kRmsNorm:
         return emit_norm(node);
+      case NodeKind::kLayerNorm:
+        return emit_layer_norm(node);
       case NodeKind::kLinear:
         return emit_linear(node);
       case NodeKind::kExperts:
@@ -279,6 +281,43 @@ class Scheduler {
     if (p.add_residual) step.residual = rows_of(node.inputs[2]);
     step.out = new_rows(node.outputs[0]);
     add_step(step, "rms_norm", row_count(node.outputs[0]));
+  }
+
+  void emit_layer_norm(const Node& node) {
+    const auto& p = std::get<LayerNormParams>(node.params);
+    const auto& shape = g_.value(node.inputs[0]).shape;
+    const auto scale = float_elements(g_, node.inputs[1]), bias = float_elements(g_, node.inputs[2]);
+    std::optional<std::int64_t> width = g_.exprs.as_constant(shape.back());
+    LayerNormStep step;
+    step.eps = p.eps;
+    Expr rows = row_count(node.inputs[0]);
+    if (p.groups > 0) {
+      Expr spread = g_.exprs.constant(1);
+      for (std::size_t i = 2; i < shape.size(); ++i) spread = g_.exprs.mul(spread, shape[i]);
+      width = g_.exprs.as_constant(g_.exprs.mul(spread, shape[1]));  // of all groups
+      step.spread = g_.exprs.as_constant(spread).value_or(0);
+      step.period = p.groups;
+      rows = g_.exprs.mul(shape[0], g_.exprs.constant(p.groups));
+    }
+    const std::int64_t weights = width && step.spread > 0 ? *width / step.spread : -1;
+    if (!scale || !bias || std::ssize(*scale) != weights || std::ssize(*bias) != weights) {
+      throw NotPlannable{"a norm whose extents are not known or whose scales are no vector", node.composite_symbol};
+    }
+    step.scale = *scale;
+    step.bias = *bias;
+    if (p.groups == 0) {
+      step.in = rows_of(node.inputs[0]), step.out = new_rows(node.outputs[0]);
+    } else {
+      View from = view(node.inputs[0]);
+      if (buffer_dtype(from.buffer) != DType::kF32 || !is_contiguous(g_.exprs, from))
+        from = contiguous_copy(from, DType::kF32);
+      const int buffer = new_buffer(Buffer::Kind::kArena, DType::kF32, elements(node.inputs[0]));
+      views_[static_cast<std::size_t>(node.outputs[0])] = contiguous_view(g_.exprs, buffer, shape);
+      const std::int64_t group = *width / p.groups;
+      step.in = {from.buffer, from.offset, group, group};
+      step.out = {buffer, g_.exprs.constant(0), group, group};
+    }
+    add_step(step, p.groups ? "group_norm" : "layer_norm", rows);
   }
 
   void emit_linear(const Node& node) {

@@ -67,6 +67,14 @@ struct NormStep {
   float eps = 0;
   std::optional<Rows> residual;
 };
+// (x - mean) / sqrt(variance + eps) * scale + bias of each row. `spread` elements in a row share a scale; rows take
+// the scales of `period` rows in turn: of a group norm, a row is a group of channels.
+struct LayerNormStep {
+  Rows in, out;
+  std::vector<float> scale, bias;  // [period * width / spread], or empty
+  std::int64_t period = 1, spread = 1;
+  float eps = 0;
+};
 struct LinearStep {
   Rows in;
   int weight = -1;  // packed weight: all segments concatenated
@@ -171,8 +179,8 @@ struct ElementwiseStep {
   View out;  // row-major
 };
 
-using StepBody = std::variant<EmbeddingStep, NormStep, LinearStep, ExpertStep, RopeTableStep, HeadsStep, AttentionStep,
-                              CopyStep, ElementwiseStep, GenericStep>;
+using StepBody = std::variant<EmbeddingStep, NormStep, LayerNormStep, LinearStep, ExpertStep, RopeTableStep, HeadsStep,
+                              AttentionStep, CopyStep, ElementwiseStep, GenericStep>;
 
 struct Step {
   StepBody body;

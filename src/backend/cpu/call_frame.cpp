@@ -16,6 +16,7 @@ using compiler::Step;
 constexpr std::int64_t kRedoableRows = 4;
 // Rows of one chunk of a row-wise step when there are many.
 constexpr std::int64_t kRowsPerChunk = 8;
+constexpr std::int64_t kNormElementsPerChunk = 4096;
 // Units (kEwBlock elements at most) of one chunk of an element-wise chain.
 constexpr std::int64_t kUnitsPerChunk = 16;
 // A chunk of a linear layer reads at least this many bytes of weights.
@@ -70,6 +71,7 @@ void CallFrame::build_phases() {
     const auto add = [&](PhaseKind kind) { phases_.push_back({kind, static_cast<int>(i)}); };
     if (std::holds_alternative<compiler::EmbeddingStep>(step.body)) add(PhaseKind::kEmbedding);
     if (std::holds_alternative<compiler::NormStep>(step.body)) add(PhaseKind::kNorm);
+    if (std::holds_alternative<compiler::LayerNormStep>(step.body)) add(PhaseKind::kLayerNorm);
     if (std::holds_alternative<compiler::RopeTableStep>(step.body)) add(PhaseKind::kRopeTable);
     if (const auto* heads = std::get_if<compiler::HeadsStep>(&step.body)) {
       calls_[i].heads.resize(heads->tasks.size());
@@ -219,6 +221,7 @@ void CallFrame::bind_step(int index) {
   call.row_begin = rows - call.rows;
   if (const auto* s = std::get_if<compiler::EmbeddingStep>(&step.body)) bind_embedding(call, *s);
   if (const auto* s = std::get_if<compiler::NormStep>(&step.body)) bind_norm(call, *s);
+  if (const auto* s = std::get_if<compiler::LayerNormStep>(&step.body)) bind_layer_norm(call, *s);
   if (const auto* s = std::get_if<compiler::LinearStep>(&step.body)) bind_linear(call, *s);
   if (const auto* s = std::get_if<compiler::ExpertStep>(&step.body)) bind_experts(call, *s);
   if (const auto* s = std::get_if<compiler::RopeTableStep>(&step.body)) bind_table(call, *s);
@@ -251,6 +254,21 @@ void CallFrame::bind_norm(StepCall& call, const compiler::NormStep& step) {
   }
   a.out = row_address(step.out, to_output(step.out.buffer) ? 0 : call.row_begin);
   a.out_row_stride = step.out.row_stride;
+}
+
+void CallFrame::bind_layer_norm(StepCall& call, const compiler::LayerNormStep& step) {
+  LayerNormArgs& a = call.layer_norm;
+  a = {};
+  a.x = row_address(step.in, call.row_begin);
+  a.x_row_stride = step.in.row_stride;
+  a.weight = step.scale.data();
+  a.bias = step.bias.data();
+  a.out = row_address(step.out, to_output(step.out.buffer) ? 0 : call.row_begin);
+  a.out_row_stride = step.out.row_stride;
+  a.dim = std::max<std::int64_t>(step.in.width, 1);
+  a.eps = step.eps;
+  a.period = step.period;
+  a.spread = step.spread;
 }
 
 void CallFrame::bind_linear(StepCall& call, const compiler::LinearStep& step) {
@@ -426,13 +444,24 @@ std::size_t CallFrame::cut_linear(Phase& phase) const {
   return phase.redoable ? static_cast<std::size_t>(call.rows * phase.per_chunk * kPanelRows) * sizeof(float) : 0;
 }
 
+std::int64_t CallFrame::rows_per_chunk(const Phase& phase, const StepCall& call) {
+  if (phase.kind == PhaseKind::kLayerNorm)
+    return std::max<std::int64_t>(kNormElementsPerChunk / call.layer_norm.dim, 1);
+  return call.rows <= kRedoableRows ? std::max<std::int64_t>(call.rows, 1) : kRowsPerChunk;
+}
+
+bool CallFrame::cut_by_rows(PhaseKind kind) {
+  return kind == PhaseKind::kEmbedding || kind == PhaseKind::kNorm || kind == PhaseKind::kLayerNorm ||
+         kind == PhaseKind::kRopeTable || kind == PhaseKind::kQuantize || kind == PhaseKind::kHeads;
+}
+
 void CallFrame::cut(Phase& phase) {
   const StepCall& call = calls_[static_cast<std::size_t>(phase.step)];
   const std::int64_t rows = call.rows;
   const bool few = rows <= kRedoableRows;
   std::size_t scratch = 0;
   phase.redoable = false;
-  phase.per_chunk = few ? std::max<std::int64_t>(rows, 1) : kRowsPerChunk;
+  phase.per_chunk = rows_per_chunk(phase, call);
   phase.chunks = static_cast<int>((rows + phase.per_chunk - 1) / phase.per_chunk);
   switch (phase.kind) {
     case PhaseKind::kEmbedding: {
@@ -509,20 +538,14 @@ void CallFrame::cut(Phase& phase) {
     case PhaseKind::kCopy:
       phase.chunks = call.copy.cut.chunks();
       break;
+    case PhaseKind::kLayerNorm:
+      break;
   }
-  switch (phase.kind) {
-    case PhaseKind::kEmbedding:
-    case PhaseKind::kNorm:
-    case PhaseKind::kRopeTable:
-    case PhaseKind::kQuantize:
-    case PhaseKind::kHeads:
-      while (phase.chunks > ThreadPool::kMaxChunks) {
-        phase.per_chunk *= 2;
-        phase.chunks = static_cast<int>((rows + phase.per_chunk - 1) / phase.per_chunk);
-      }
-      break;
-    default:
-      break;
+  if (cut_by_rows(phase.kind)) {
+    while (phase.chunks > ThreadPool::kMaxChunks) {
+      phase.per_chunk *= 2;
+      phase.chunks = static_cast<int>((rows + phase.per_chunk - 1) / phase.per_chunk);
+    }
   }
   scratch_bytes_ = std::max(scratch_bytes_, aligned64(scratch));
 }

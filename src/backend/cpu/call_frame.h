@@ -54,6 +54,7 @@ class CallFrame final : public StepProgram {
   enum class PhaseKind : std::uint8_t {
     kEmbedding,
     kNorm,
+    kLayerNorm,
     kRopeTable,
     kQuantize,
     kLinear,
@@ -79,6 +80,7 @@ class CallFrame final : public StepProgram {
     std::int64_t row_begin = 0, rows = 0;  // rows computed
     LinearArgs linear;
     RmsNormArgs norm;
+    LayerNormArgs layer_norm;
     RopeTableArgs table;
     std::vector<QkvArgs> heads;
     AttentionArgs attention;
@@ -115,6 +117,7 @@ class CallFrame final : public StepProgram {
   void bind_step(int index);
   void bind_embedding(StepCall& call, const compiler::EmbeddingStep& step);
   void bind_norm(StepCall& call, const compiler::NormStep& step);
+  void bind_layer_norm(StepCall& call, const compiler::LayerNormStep& step);
   void bind_linear(StepCall& call, const compiler::LinearStep& step);
   void bind_experts(StepCall& call, const compiler::ExpertStep& step);
   void bind_table(StepCall& call, const compiler::RopeTableStep& step);
@@ -123,6 +126,8 @@ class CallFrame final : public StepProgram {
   void bind_elementwise(StepCall& call, const compiler::ElementwiseStep& step);
   void bind_copy(StepCall& call, const compiler::CopyStep& step);
   void bind_op(StepCall& call, const compiler::GenericStep& step);
+  static std::int64_t rows_per_chunk(const Phase& phase, const StepCall& call);
+  static bool cut_by_rows(PhaseKind kind);
   void cut(Phase& phase);
   std::size_t cut_linear(Phase& phase) const;
 

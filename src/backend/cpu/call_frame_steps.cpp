@@ -59,6 +59,8 @@ void CallFrame::compute(int step_index, int chunk, const Worker& worker) {
       if (phase.redoable) a.out = scratch, a.out_row_stride = a.dim;
       return rows.rms_norm(a, begin, end);
     }
+    case PhaseKind::kLayerNorm:
+      return rows.layer_norm(call.layer_norm, begin, end);
     case PhaseKind::kRopeTable:
       return rope_table(call.table, begin, end);
     case PhaseKind::kQuantize:

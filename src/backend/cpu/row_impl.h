@@ -99,10 +99,23 @@ void layer_norm_kernel(const LayerNormArgs& a, std::int64_t begin, std::int64_t 
     });
     const float variance = sum16(squares) / static_cast<float>(a.dim);
     const V factor = splat(1.0f / square_root(variance + a.eps));
+    const std::int64_t weights = a.dim / a.spread, first = r % a.period * weights;
+    const float *weight = shifted(a.weight, first), *bias = shifted(a.bias, first);
+    if (a.spread > 1) {
+      for (std::int64_t w = 0; w < weights; ++w) {
+        const float *from = x + w * a.spread, scale = weight == nullptr ? 1.0f : weight[w];
+        const float shift = bias == nullptr ? 0.0f : bias[w];
+        float* to = out + w * a.spread;
+        each_part(a.spread, [&](int, std::int64_t i, int n) {
+          store_part(to + i, (load_part(from + i, n) - splat(mean)) * factor * splat(scale) + splat(shift), n);
+        });
+      }
+      continue;
+    }
     each_part(a.dim, [&](int, std::int64_t i, int n) {
       V y = (load_part(x + i, n) - splat(mean)) * factor;
-      if (a.weight != nullptr) y = y * load_part(a.weight + i, n);
-      if (a.bias != nullptr) y = y + load_part(a.bias + i, n);
+      if (weight != nullptr) y = y * load_part(weight + i, n);
+      if (bias != nullptr) y = y + load_part(bias + i, n);
       store_part(out + i, y, n);
     });
   }

@@ -31,7 +31,8 @@ struct RmsNormArgs {
   float eps = 0.0f;
 };
 
-// out = (x - mean) / sqrt(var + eps) * weight + bias over dim; weight and bias may be null. In place allowed.
+// out = (x - mean) / sqrt(var + eps) * weight + bias over dim; weight and bias may be null. In place allowed. `spread`
+// elements in a row share a weight, and row r takes those of row r % period.
 struct LayerNormArgs {
   const float* x = nullptr;
   std::int64_t x_row_stride = 0;
@@ -41,6 +42,7 @@ struct LayerNormArgs {
   std::int64_t out_row_stride = 0;
   std::int64_t dim = 0;
   float eps = 0.0f;
+  std::int64_t period = 1, spread = 1;
 };
 
 // cos and sin of angle[r][i] = position[r] * position_scale * inv_freq[i] (f32 products, left to right), times
