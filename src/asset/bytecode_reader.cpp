@@ -113,7 +113,10 @@ class IrReader {
     // Discardable attributes mean nothing to the dialect; the reference drops them too.
     if (mask & op_mask::kAttributeDictionary) read_varint(cursor);
     if (unknown_[static_cast<std::size_t>(name)]) {
-      if (mask & op_mask::kProperties) read_varint(cursor);  // nobody knows what its record holds
+      if (mask & op_mask::kProperties) {
+        read_varint(cursor);  // nobody knows what its record holds
+        module_.unreadable_ops.push_back(full_name(name));
+      }
       op.set_attribute("opaqueAttrs", module_.context().dictionary_attr({}));
       op.set_attribute("opname", module_.context().string_attr(full_name(name)));
     } else {

@@ -381,6 +381,11 @@ std::vector<ir::ResourceRef> used_resources(const ir::Module& module, const Surv
 }  // namespace
 
 BytecodeImage::BytecodeImage(const ir::Module& module, const WriteOptions& options) {
+  if (!module.unreadable_ops.empty()) {
+    throw UnsupportedError(
+        fmt::format("the attributes of {} are of a newer dialect and would be lost", module.unreadable_ops[0]), {},
+        "Keep the asset as it is, or write it with a newer version of this program");
+  }
   const Survey survey(module);
   const std::vector<ir::ResourceRef> resources = used_resources(module, survey);
   EntryWriter entries;

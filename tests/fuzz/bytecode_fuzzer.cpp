@@ -53,6 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     } catch (const coreai::Error&) {
     }
   }
+  if (!module->unreadable_ops.empty()) return 0;  // refused by the writer
   const std::vector<std::byte> written = coreai::write_bytecode(*module);
   auto again = coreai::Storage::allocate(written.size());
   std::memcpy(again->data(), written.data(), written.size());

@@ -94,6 +94,28 @@ TEST(RareOperations, AConversionOfTypesKeepsTheValue) {
   }
 }
 
+// An operation of a newer dialect whose body ends in a terminator of that dialect, too.
+TEST(RareOperations, AnUnknownTerminatorIsRefused) {
+  const std::string problem = refusal(program(four_floats, [](ir::Builder& builder, V x) {
+    ir::Context& context = builder.context();
+    const auto named = [&](const char* name) {
+      return std::vector<std::pair<std::string, ir::AttrRef>>{{"opaqueAttrs", context.dictionary_attr({})},
+                                                              {"opname", context.string_attr(name)}};
+    };
+    ir::Op& later = builder.create(OpCode::kSerializationOpaque, {x}, {x->type}, named("aicode.later_v1"));
+    ir::Block* outside = builder.block();
+    later.regions.resize(1);
+    later.regions[0].blocks.push_back(std::make_unique<ir::Block>());
+    ir::Block& body = *later.regions[0].blocks[0];
+    const V inner = builder.add_argument(body, x->type);
+    builder.set_block(&body);
+    builder.create(OpCode::kSerializationTerminator, {inner}, {}, named("aicode.finish_v1"));
+    builder.set_block(outside);
+    return later.results[0];
+  }));
+  EXPECT_THAT(problem, HasSubstr("aicode.later_v1 is unknown"));
+}
+
 TEST(RareOperations, ASparseBlockScaleIsRefusedByName) {
   const std::string problem = refusal(program(four_sparse_bytes, [](ir::Builder& builder, V x) {
     const V scale = builder.splat(DType::kF32, Shape{4}, 1), offset = builder.splat(DType::kSI8, Shape{4}, 0);

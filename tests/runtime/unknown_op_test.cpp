@@ -78,6 +78,21 @@ TEST_P(UnknownOp, RunsThroughItsDecomposition) {
   EXPECT_EQ(ops.execution, "compiled");
 }
 
+// What could not be read would be missing in what is written.
+TEST_P(UnknownOp, IsNotWrittenWithoutItsAttributes) {
+  const fs::path path = asset(R"({"inputs":["?xf32"],"steps":[["primitive.gelu_v1",[0],["?xf32"],{"approximate":1}]],
+      "outputs":[1]})",
+                              "primitive.gelu_v1", "primitive.gexu_v1");
+  const auto module = AIModelAsset::open(path).load_module();
+  try {
+    save_asset(*module, folder_ / "again.aimodel", {});
+    FAIL() << "written";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("attributes of aicode.primitive.gexu_v1"));
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "again.aimodel"));
+}
+
 TEST_P(UnknownOp, RunsInsideOfAnother) {
   const fs::path path = asset(R"({"inputs":["?xf32"],"steps":[["primitive.exp_v1",[0],["?xf32"],{}],
       ["sigmoid_v1",[1],["?xf32"],{},{"inputs":["?xf32"],"steps":[["silu_v1",[0],["?xf32"],{},

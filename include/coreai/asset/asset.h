@@ -84,11 +84,12 @@ std::unique_ptr<ir::Module> read_bytecode(const std::shared_ptr<Storage>& storag
 struct WriteOptions {
   bool strip_locations = false;
 };
-// Deterministic: equal modules give equal bytes.
+// Deterministic: equal modules give equal bytes. Throws UnsupportedError for a program with operations of a newer
+// dialect whose attributes could not be read.
 std::vector<std::byte> write_bytecode(const ir::Module& module, const WriteOptions& options = {});
 
 // Writes the three files into a temporary folder beside `path` and renames it into place.
-// Throws IoError (existing path, no space), VerificationError (the module is verified first).
+// Throws IoError (existing path, no space), VerificationError (the module is verified first), UnsupportedError.
 void save_asset(const ir::Module& module, const std::filesystem::path& path, const AIModelAssetMetadata& metadata,
                 const WriteOptions& options = {});
 

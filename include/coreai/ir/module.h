@@ -118,6 +118,8 @@ class Module {
   // Blobs of the file in their order, and those that a builder adds. Names are unique.
   std::vector<ResourceRef> resources;
   std::string producer = "MLIR22.0.0git";  // the container's producer text
+  // Operations of a newer dialect whose attributes could not be read: the program cannot be written again.
+  std::vector<std::string> unreadable_ops;
 
  private:
   std::unique_ptr<Context> context_;
