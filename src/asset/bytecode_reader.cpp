@@ -25,6 +25,7 @@ constexpr int kMaxRegionDepth = 64;
 // reserves, so `base` is the reserved total of the enclosing one.
 struct ValueScope {
   std::uint64_t base = 0, limit = 0;
+  bool sees_outer = false;  // of `if` and `while` alone, however the file writes a region down
   std::vector<Value*> values;
 };
 
@@ -65,13 +66,14 @@ class IrReader {
     IrReader& reader_;
   };
 
-  void read_region(ByteCursor& cursor, Region& region, bool isolated) {
+  void read_region(ByteCursor& cursor, Region& region, bool isolated, bool sees_outer) {
     if (scopes_.size() > kMaxRegionDepth) cursor.fail(fmt::format("regions nest deeper than {}", kMaxRegionDepth));
     const std::size_t blocks = read_count(cursor, 1, "blocks");
     if (blocks == 0) return;
     ValueScope scope;
     scope.base = isolated ? 0 : scopes_.back().limit;
     scope.limit = scope.base + read_count(cursor, 1, "values");
+    scope.sees_outer = sees_outer;
     const ScopeGuard guard(*this, std::move(scope));
     for (std::size_t i = 0; i < blocks; ++i) {
       region.blocks.push_back(std::make_unique<Block>());
@@ -152,18 +154,18 @@ class IrReader {
 
   void read_regions(ByteCursor& cursor, Op& op) {
     const std::uint64_t packed = read_varint(cursor);
-    const bool isolated = (packed & 1) != 0;
+    const bool isolated = (packed & 1) != 0, sees_outer = !op.info().regions_isolated();
     const std::uint64_t count = packed >> 1;
     if (count > cursor.remaining()) cursor.fail(fmt::format("{} regions are announced, too few bytes follow", count));
     for (std::uint64_t i = 0; i < count; ++i) {
       op.regions.emplace_back();
       if (!isolated) {
-        read_region(cursor, op.regions.back(), false);
+        read_region(cursor, op.regions.back(), false, sees_outer);
         continue;
       }
       SectionView section = read_section(cursor);
       if (section.id != static_cast<std::uint8_t>(SectionId::kIr)) cursor.fail("a region is not an IR section");
-      read_region(section.payload, op.regions.back(), true);
+      read_region(section.payload, op.regions.back(), true, sees_outer);
       if (!section.payload.at_end()) section.payload.fail("bytes are left over after a region");
     }
   }
@@ -236,6 +238,7 @@ class IrReader {
         if (index - scope.base < scope.values.size()) return scope.values[static_cast<std::size_t>(index - scope.base)];
         break;
       }
+      if (!scope.sees_outer) at.fail(fmt::format("value {} lies outside of a region that sees only its own", index));
     }
     at.fail(fmt::format("value {} is used before it is defined", index));
   }

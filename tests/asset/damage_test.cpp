@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "asset/byte_writer.h"
 #include "coreai/base/error.h"
 #include "fixtures.h"
@@ -227,6 +229,22 @@ TEST(Damage, UnknownCodesAndHandles) {
   unused.attribute(unit());
   unused.attribute(unknown);
   EXPECT_EQ(unused.error(), "");
+}
+
+// Under an unknown name a region that sees outer values would be a body that cannot be written again.
+TEST(Damage, ARegionOfAnUnknownOperationSeesOnlyItsOwn) {
+  std::vector<std::byte> bytes = program_of("op_assets/while.aimodel");
+  const std::string_view name = "controlflow.while_v1";
+  const auto same = [](std::byte a, char b) { return a == static_cast<std::byte>(b); };
+  const auto at = std::search(bytes.begin(), bytes.end(), name.begin(), name.end(), same);
+  ASSERT_NE(at, bytes.end());
+  at[static_cast<std::ptrdiff_t>(name.find("while"))] = std::byte{'x'};
+  try {
+    read_bytecode(test::storage_of(bytes), "renamed");
+    FAIL() << "read";
+  } catch (const MalformedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("outside of a region that sees only its own"));
+  }
 }
 
 TEST(Damage, BlobsThatLie) {
