@@ -14,7 +14,6 @@
 namespace coreai::asset {
 namespace {
 
-using ir::AttrCode;
 using ir::AttrRef;
 using ir::Block;
 using ir::FieldKind;

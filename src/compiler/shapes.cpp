@@ -143,6 +143,7 @@ std::optional<std::vector<Expr>> host_result(Graph& g, const Node& node, const s
       const auto start = g.exprs.as_constant(ranges[0].start), extent = g.exprs.as_constant(ranges[0].extent);
       if (!start || !extent) return std::nullopt;
       std::vector<Expr> result;
+      result.reserve(first.size());
       for (std::int64_t i = 0; i < *extent; ++i) {
         result.push_back(first.at(static_cast<std::size_t>(*start + i * ranges[0].stride)));
       }
@@ -218,6 +219,7 @@ std::vector<Expr> concat_shape(Graph& g, const Node& node) {
 
 std::vector<std::int64_t> constant_list(const Graph& g, const Node& node, std::size_t i) {
   std::vector<std::int64_t> out;
+  out.reserve(host_elements(g, node, i).size());
   for (std::size_t k = 0; k < host_elements(g, node, i).size(); ++k) out.push_back(constant_element(g, node, i, k));
   return out;
 }
@@ -268,6 +270,7 @@ std::vector<Expr> transpose_shape(Graph& g, const Node& node) {
   const auto perm = constant_list(g, node, 1);
   if (perm.size() != in.size()) give_up(node, "the permutation has another rank");
   std::vector<Expr> out;
+  out.reserve(perm.size());
   for (std::int64_t p : perm) out.push_back(in[normalize_axis(node, p, in.size())]);
   return out;
 }

@@ -49,6 +49,7 @@ inline float widen_f16(std::uint16_t bits) {
 template <typename From, typename T>
 void convert(const NDArray& array, std::vector<T>& out) {
   const auto values = array.values<From>();
+  // NOLINTNEXTLINE(bugprone-signed-char-misuse): 8-bit numbers, whose sign counts
   for (std::size_t i = 0; i < values.size(); ++i) out[i] = static_cast<T>(values[i]);
 }
 
