@@ -78,7 +78,6 @@ CompileResult compile_once(const ir::Module& module, const ir::Graph& function, 
   if (on("elementwise")) form_elementwise(graph);
   const std::vector<Origin> origins = std::move(graph.origins);
   Plan plan = schedule(std::move(graph), {on("views")});
-  plan.function = function.name();
   if (on("rows")) limit_rows(plan);
   find_lifetimes(plan, on("memory"));
   std::vector<TracedOp> trace;

@@ -140,7 +140,7 @@ std::vector<WeightSource> float_stack(const NDArray& stack, bool transposed) {
   return out;
 }
 
-// An axis of scales that goes with one of data before the last two: one scale each, or one for all.
+// Whether scales have the data's axes before the last two: each matrix has its own.
 bool same_leading_axes(const Shape& data, const Shape& scale) {
   if (scale.rank() != data.rank()) return false;
   for (std::size_t i = 0; i + 2 < data.rank(); ++i) {

@@ -281,23 +281,26 @@ class Lowering {
     return true;
   }
 
-  bool rms_norm(Node& node, const ir::CompositeDecl& decl) {
-    const auto rank = static_cast<std::int64_t>(g_.value(node.inputs.at(0)).shape.size());
+  // Whether `axes` of a norm, a number or a list, names the last axis of its first operand alone.
+  bool over_last_axis(const Node& node, const ir::CompositeDecl& decl) const {
     ir::AttrRef axes = decl.attribute("axes");
-    if (axes && axes->is(ir::AttrCode::kSerializationArray)) {
-      if (axes->as_array().size() != 1) return false;
-      axes = axes->as_array()[0];
-    }
-    const ir::AttrRef eps = decl.attribute("eps");
-    if (node.inputs.size() != 2 || !axes || !eps) return false;
+    if (axes && axes->is(ir::AttrCode::kSerializationArray))
+      axes = axes->as_array().size() == 1 ? axes->as_array()[0] : nullptr;
+    if (!axes) return false;
     const std::int64_t axis = axes->as_int();
-    if (axis != -1 && axis != rank - 1) return false;
+    return axis == -1 || axis == std::ssize(g_.value(node.inputs.at(0)).shape) - 1;
+  }
+
+  bool rms_norm(Node& node, const ir::CompositeDecl& decl) {
+    const ir::AttrRef eps = decl.attribute("eps");
+    if (node.inputs.size() != 2 || !eps || !over_last_axis(node, decl)) return false;
     node.kind = NodeKind::kRmsNorm;
     node.params = NormParams{static_cast<float>(eps->as_float()), false};
     return true;
   }
 
-  // layer_norm over the last axis, group_norm, instance_norm: of what group sizes, the emitter looks at.
+  // layer_norm over the last axis, group_norm, instance_norm. The emitter refuses extents and scales that it cannot
+  // take.
   bool layer_norm(Node& node, const ir::CompositeDecl& decl) {
     const ir::AttrRef eps = decl.attribute("eps"), groups = decl.attribute("num_groups");
     const auto& shape = g_.value(node.inputs.at(0)).shape;
@@ -305,14 +308,7 @@ class Lowering {
     LayerNormParams params;
     params.eps = static_cast<float>(eps->as_float());
     if (decl.name == "layer_norm") {
-      ir::AttrRef axes = decl.attribute("axes");
-      if (!axes) return false;
-      if (axes->is(ir::AttrCode::kSerializationArray)) {
-        if (axes->as_array().size() != 1) return false;
-        axes = axes->as_array()[0];
-      }
-      const std::int64_t axis = axes->as_int();
-      if (axis != -1 && axis != static_cast<std::int64_t>(shape.size()) - 1) return false;
+      if (!over_last_axis(node, decl)) return false;
     } else {
       const auto channels = shape.size() > 2 ? g_.exprs.as_constant(shape[1]) : std::nullopt;
       if (!channels || (decl.name == "group_norm" && !groups)) return false;

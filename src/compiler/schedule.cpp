@@ -15,8 +15,6 @@ namespace {
 
 using ir::OpCode;
 
-// Of attention over plain values.
-constexpr std::int64_t kMaxBatch = 16, kMaxHeadDim = 512;
 constexpr std::size_t kMaxCopyRank = 16;
 
 bool is_same_array(const std::optional<NDArray>& a, const std::optional<NDArray>& b) {
@@ -474,8 +472,13 @@ class Scheduler {
     return *sinks;
   }
 
-  // The mask of an attention as f32 rows without gaps, for batch 0; batches are mask_batch_stride_ apart.
-  std::optional<ScoreMask> score_mask(const Node& node, Expr batch, Expr heads, Expr rows, Expr keys) {
+  struct BatchedMask {
+    ScoreMask first;  // of batch 0
+    Expr batch_stride = 0;
+  };
+
+  // The mask of an attention as f32 rows without gaps.
+  std::optional<BatchedMask> score_mask(const Node& node, Expr batch, Expr heads, Expr rows, Expr keys) {
     const auto& p = std::get<AttentionParams>(node.params);
     if (p.mask < 0) return std::nullopt;
     ExprPool& x = g_.exprs;
@@ -499,17 +502,13 @@ class Scheduler {
     for (std::size_t i = 0; i < 3; ++i) {
       if (at.extents[i] == one) at.strides[i] = x.constant(0);
     }
-    mask_batch_stride_ = at.strides[0];
-    return ScoreMask{at.buffer, at.offset, at.strides[2], at.strides[1]};
+    return BatchedMask{{at.buffer, at.offset, at.strides[2], at.strides[1]}, at.strides[0]};
   }
 
   // Layers share it.
   View mask_copy(const View& at) {
     for (const auto& [from, copy] : mask_copies_) {
-      if (from.buffer == at.buffer && from.offset == at.offset && from.extents == at.extents &&
-          from.strides == at.strides) {
-        return copy;
-      }
+      if (from == at) return copy;
     }
     mask_copies_.emplace_back(at, contiguous_copy(at, DType::kF32));
     return mask_copies_.back().second;
@@ -525,9 +524,9 @@ class Scheduler {
     if (q.size() != 4 || k.size() != 4 || v.size() != 4) refuse("an attention of another form");
     const auto batch = x.as_constant(q[0]), heads = x.as_constant(q[1]), kv_heads = x.as_constant(k[1]),
                head_dim = x.as_constant(q[3]), value_dim = x.as_constant(v[3]);
-    const bool fits = batch && heads && kv_heads && head_dim && value_dim && *batch >= 1 && *batch <= kMaxBatch &&
-                      *kv_heads >= 1 && *heads % *kv_heads == 0 && *head_dim >= 1 && *head_dim <= kMaxHeadDim &&
-                      *value_dim >= 1 && *value_dim <= kMaxHeadDim;
+    const bool fits = batch && heads && kv_heads && head_dim && value_dim && *batch >= 1 && *batch <= kMaxPlainBatch &&
+                      *kv_heads >= 1 && *heads % *kv_heads == 0 && *head_dim >= 1 && *head_dim <= kMaxPlainHeadDim &&
+                      *value_dim >= 1 && *value_dim <= kMaxPlainHeadDim;
     if (!fits || k[0] != q[0] || v[0] != q[0] || v[1] != k[1] || k[3] != q[3] || v[2] != k[2])
       refuse("an attention whose extents do not fit or are not known");
     const auto mask = score_mask(node, q[0], q[1], q[2], k[2]);
@@ -556,8 +555,10 @@ class Scheduler {
       step.length = k[2];
       step.scale = p.scale, step.causal = p.causal, step.window = p.window;
       step.sinks = sinks_of(node, *heads);
-      step.mask = mask;
-      if (mask) step.mask->offset = x.add(mask->offset, x.mul(mask_batch_stride_, x.constant(b)));
+      if (mask) {
+        step.mask = mask->first;
+        step.mask->offset = x.add(mask->first.offset, x.mul(mask->batch_stride, x.constant(b)));
+      }
       step.out = {out.buffer, x.mul(each, x.constant(b)), *heads * *value_dim, *heads * *value_dim};
       add_step(std::move(step), "attention", q[2]);
     }
@@ -597,7 +598,8 @@ class Scheduler {
     step.sinks = sinks_of(node, step.heads);
     const auto& shape = g_.value(node.outputs[0]).shape;
     const Expr rows = shape[shape.size() - 2];
-    step.mask = score_mask(node, g_.exprs.constant(1), g_.exprs.constant(step.heads), rows, step.length);
+    const auto mask = score_mask(node, g_.exprs.constant(1), g_.exprs.constant(step.heads), rows, step.length);
+    if (mask) step.mask = mask->first;
     step.out = head_buffer(node.outputs[0], step.heads, step.head_dim, rows);
     add_step(std::move(step), "attention", rows);
   }
@@ -784,7 +786,6 @@ class Scheduler {
   std::vector<std::optional<View>> views_;
   std::vector<RopeTable> tables_;
   std::vector<std::pair<View, View>> mask_copies_;
-  Expr mask_batch_stride_ = 0;
   std::set<int> keys_, values_;
 };
 

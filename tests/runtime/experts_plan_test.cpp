@@ -210,7 +210,9 @@ TEST_P(ExpertsPlan, AnIndexOutsideIsRefusedAndTheFunctionStaysUsable) {
       run(function, form, indices);
     } catch (const InvalidArgumentError& e) {
       const std::string what = e.what();
-      EXPECT_NE(what.find("mix"), std::string::npos) << what;
+      const std::size_t named = what.find("@mix");
+      EXPECT_NE(named, std::string::npos) << what;
+      EXPECT_EQ(what.find("mix", named + 2), std::string::npos) << "named twice: " << what;
       EXPECT_NE(what.find("expert 4 of 4"), std::string::npos) << what;
     }
   }

@@ -45,7 +45,6 @@ struct StateSpec {
 };
 
 struct Plan {
-  std::string function;
   ExprPool exprs;
   std::vector<SymbolBinding> symbols;
   std::vector<Guard> guards;

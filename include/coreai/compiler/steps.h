@@ -51,6 +51,7 @@ struct View {
   int buffer = -1;
   Expr offset = 0;
   std::vector<Expr> extents, strides;
+  bool operator==(const View&) const = default;
 };
 
 struct EmbeddingStep {

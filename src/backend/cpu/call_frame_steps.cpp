@@ -77,7 +77,7 @@ void CallFrame::compute(int step_index, int chunk, const Worker& worker) {
       return linear_chunk(a, begin, last);
     }
     case PhaseKind::kRoute:
-      return call.experts.route(executable_.plan.function);
+      return call.experts.route();
     case PhaseKind::kGather:
       return call.experts.gather(chunk);
     case PhaseKind::kExperts:

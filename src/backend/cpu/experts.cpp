@@ -77,12 +77,11 @@ std::int64_t ExpertProduct::unit_work(const Active& a) const {
   return a.rows + kReadWork;
 }
 
-void ExpertProduct::route(std::string_view function) {
+void ExpertProduct::route() {
   const auto expert_of = [&](std::int64_t row) {
     const std::int64_t i = index(row);
     if (i < -args_.experts || i >= args_.experts) {
-      throw InvalidArgumentError(fmt::format("expert {} of {} is named by row {}", i, args_.experts, row),
-                                 fmt::format("{}: gather_mm", function),
+      throw InvalidArgumentError(fmt::format("expert {} of {} is named by row {}", i, args_.experts, row), "gather_mm",
                                  "Experts count from 0; a negative one counts from the end");
     }
     return static_cast<std::size_t>(i < 0 ? i + args_.experts : i);

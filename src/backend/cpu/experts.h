@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "backend/cpu/linear.h"
@@ -43,7 +42,7 @@ class ExpertProduct {
   int chunks() const { return chunks_; }
 
   // Reads the indices. Throws InvalidArgumentError for one outside [-experts, experts).
-  void route(std::string_view function);
+  void route();
   void gather(int chunk) const;
   void compute(int chunk, std::byte* scratch) const;
 
