@@ -5,19 +5,21 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
+#include "bundle/metadata.h"
 #include "coreai/base/mapped_file.h"
 
 namespace coreai {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using metadata::Fields;
+using metadata::Json;
+using metadata::malformed;
+using metadata::quote;
+using metadata::shown;
 
 constexpr std::string_view kVersion = "0.2";
-// Genuine files have about 1 KB; a larger one is not a bundle's metadata.
-constexpr std::size_t kMetadataLimit = std::size_t{16} << 20;
 
 struct KindName {
   BundleKind kind;
@@ -40,24 +42,24 @@ ErrorCode code_of(BundleFault fault) {
     case BundleFault::kMissingMetadata:
     case BundleFault::kMissingAsset:
     case BundleFault::kMissingTokenizer:
+    case BundleFault::kMissingFunction:
+    case BundleFault::kExportInProgress:
+    case BundleFault::kUnknownModel:
       return ErrorCode::kNotFound;
     case BundleFault::kUnsupportedVersion:
     case BundleFault::kKindMismatch:
     case BundleFault::kCompiledAsset:
+    case BundleFault::kLegacyFormat:
       return ErrorCode::kUnsupported;
     case BundleFault::kMalformedMetadata:
+    case BundleFault::kNotAFolder:
+    case BundleFault::kInconsistent:
+    case BundleFault::kMalformedSidecar:
     case BundleFault::kMissingField:
     case BundleFault::kOutsideBundle:
       return ErrorCode::kMalformed;
   }
   return ErrorCode::kMalformed;
-}
-
-fs::path expand_home(const fs::path& path) {
-  const std::string text = path.string();
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || (text != "~" && !text.starts_with("~/"))) return path;
-  return fs::path(home) / (text.size() > 2 ? text.substr(2) : std::string());
 }
 
 // "dir/model.aimodel/" and "dir/model.aimodel" are the same folder.
@@ -68,7 +70,10 @@ fs::path last_component(const fs::path& path) {
 // Before anything is read: a compiled asset is a folder with an unrelated metadata.json of its own.
 void refuse_asset(const fs::path& path) {
   const fs::path name = last_component(path);
-  if (name.extension() != ".aimodel" && name.extension() != ".aimodelc") return;
+  std::string extension = name.extension().string();
+  for (char& c : extension)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  if (extension != ".aimodel" && extension != ".aimodelc") return;
   throw BundleError(BundleFault::kPointedAtAsset, "",
                     fmt::format("'{}' is a model asset, not a model bundle folder", name.string()), path.string(),
                     "Name the bundle, the folder around it that holds metadata.json, the asset and tokenizer/");
@@ -84,62 +89,61 @@ fs::path metadata_file(const fs::path& directory) {
                       "Name a model bundle: a folder that holds metadata.json. A checkpoint becomes one by "
                       "'coreai-export llm <checkpoint> --output DIR'");
   const fs::path file = directory / "metadata.json";
+  if (fs::is_directory(file, ignored))
+    throw BundleError(BundleFault::kMalformedMetadata, "", "metadata.json is a folder, not a file", file.string(),
+                      "Export the bundle again");
   if (fs::exists(file, ignored)) return file;
+  if (fs::is_symlink(file, ignored))
+    throw BundleError(BundleFault::kMissingMetadata, "", "metadata.json is a link to a file that is not there",
+                      file.string(), "Download or copy the bundle again, with the files that its links name");
   throw BundleError(BundleFault::kMissingMetadata, "", "metadata.json not found", file.string(),
                     "A model bundle is a folder that holds metadata.json, the assets it names and tokenizer/");
 }
 
-BundleError malformed(std::string field, std::string what, const std::string& where) {
-  return BundleError(BundleFault::kMalformedMetadata, std::move(field), std::move(what), where,
-                     "Export the bundle again, or correct the file");
+std::string read_metadata(const fs::path& file) {
+  std::error_code ignored;
+  const auto size = fs::file_size(file, ignored);
+  if (!ignored && size > metadata::kSizeLimit)
+    throw malformed("", fmt::format("metadata.json has {} bytes, at most {} are read", size, metadata::kSizeLimit),
+                    file.string());
+  return read_text_file(file, metadata::kSizeLimit);
 }
 
-const Json& require(const Json& root, const char* key, const std::string& where) {
-  const auto found = root.find(key);
-  if (found != root.end() && !found->is_null()) return *found;
-  throw BundleError(BundleFault::kMissingField, key, fmt::format("required field '{}' is missing", key), where,
-                    "Export the bundle again, or add the field");
-}
-
-std::string require_string(const Json& root, const char* key, const std::string& where) {
-  const Json& value = require(root, key, where);
-  if (!value.is_string()) throw malformed(key, fmt::format("'{}' is {}, not a string", key, value.dump()), where);
-  return value.get<std::string>();
-}
-
-std::map<std::string, std::string> string_map(const Json& root, const char* key, const std::string& where) {
+std::map<std::string, std::string> string_map(const Fields& root, const char* key) {
   std::map<std::string, std::string> entries;
-  const auto found = root.find(key);
-  if (found == root.end() || found->is_null()) return entries;
-  if (!found->is_object()) throw malformed(key, fmt::format("'{}' is not an object", key), where);
-  for (const auto& [name, value] : found->items()) {
+  const auto block = root.optional_object(key);
+  if (!block) return entries;
+  for (const auto& [name, value] : block->json().items()) {
     if (!value.is_string())
-      throw malformed(fmt::format("{}.{}", key, name), fmt::format("'{}.{}' is not a string", key, name), where);
+      throw malformed(block->path(name), fmt::format("'{}' is not a string", block->path(name)), root.where());
     entries[name] = value.get<std::string>();
   }
   return entries;
 }
 
-Json parse(const std::string& text, const std::string& where) {
-  try {
-    Json root = Json::parse(text);
-    if (!root.is_object()) throw malformed("", "metadata.json is JSON, but not an object", where);
-    return root;
-  } catch (const Json::parse_error& e) {
-    throw malformed("", fmt::format("metadata.json is not JSON (at byte {})", e.byte), where);
-  }
+// Throws for a path that is not relative or leaves the folder by its text alone.
+void require_relative(const std::string& relative, const std::string& field, const std::string& where) {
+  const auto escape = [&](std::string what) {
+    return BundleError(BundleFault::kOutsideBundle, field, std::move(what), where,
+                       "Paths of a bundle are relative and stay inside its folder");
+  };
+  if (relative.empty() || relative.find('\0') != std::string::npos)
+    throw escape(fmt::format("'{}' is {}, which is not a path", field, quote(relative)));
+  const fs::path path(relative);
+  if (path.is_absolute()) throw escape(fmt::format("'{}' is the absolute path {}", field, quote(relative)));
+  for (const auto& part : path)
+    if (part == "..") throw escape(fmt::format("'{}' is {}, which leaves the bundle", field, quote(relative)));
 }
 
 // First of all fields: an old bundle is told so, and not that it lacks what its version never had.
 std::string checked_version(const Json& root, const std::string& where) {
   const auto found = root.find("metadata_version");
   const bool absent = found == root.end() || found->is_null();
-  const std::string version = absent ? "0.1" : found->is_string() ? found->get<std::string>() : found->dump();
-  if (!absent && found->is_string() && version == kVersion) return version;
+  if (!absent && found->is_string() && found->get<std::string>() == kVersion) return std::string(kVersion);
   throw BundleError(BundleFault::kUnsupportedVersion, "metadata_version",
                     fmt::format("unsupported metadata_version {}{} (known: \"{}\")",
-                                absent || found->is_string() ? fmt::format("\"{}\"", version) : version,
-                                absent ? ", which is what a missing one means" : "", kVersion),
+                                absent ? "\"0.1\", which is what a missing one means" : shown(*found),
+                                !absent && found->is_number() ? ", a number" : "", kVersion),
                     where, "Export the model again with a current exporter, which writes version \"0.2\"");
 }
 
@@ -148,7 +152,44 @@ bool inside(const fs::path& path, const fs::path& root) {
   return end == root.end();
 }
 
+struct FaultName {
+  BundleFault fault;
+  std::string_view name;
+};
+constexpr std::array kFaultNames{
+    FaultName{BundleFault::kPointedAtAsset, "pointed-at-asset"},
+    FaultName{BundleFault::kMissingMetadata, "missing-metadata"},
+    FaultName{BundleFault::kMalformedMetadata, "malformed-metadata"},
+    FaultName{BundleFault::kUnsupportedVersion, "unsupported-version"},
+    FaultName{BundleFault::kKindMismatch, "kind-mismatch"},
+    FaultName{BundleFault::kMissingField, "missing-field"},
+    FaultName{BundleFault::kMissingAsset, "missing-asset"},
+    FaultName{BundleFault::kNotAFolder, "not-a-folder"},
+    FaultName{BundleFault::kCompiledAsset, "compiled-asset"},
+    FaultName{BundleFault::kOutsideBundle, "outside-bundle"},
+    FaultName{BundleFault::kMissingTokenizer, "missing-tokenizer"},
+    FaultName{BundleFault::kMissingFunction, "missing-function"},
+    FaultName{BundleFault::kExportInProgress, "export-in-progress"},
+    FaultName{BundleFault::kInconsistent, "inconsistent"},
+    FaultName{BundleFault::kLegacyFormat, "legacy-format"},
+    FaultName{BundleFault::kMalformedSidecar, "malformed-sidecar"},
+    FaultName{BundleFault::kUnknownModel, "unknown-model"},
+};
+
 }  // namespace
+
+std::string_view bundle_fault_name(BundleFault fault) {
+  for (const auto& entry : kFaultNames)
+    if (entry.fault == fault) return entry.name;
+  return "unknown";
+}
+
+fs::path expand_home(const fs::path& path) {
+  const std::string text = path.string();
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || (text != "~" && !text.starts_with("~/"))) return path;
+  return fs::path(home) / (text.size() > 2 ? text.substr(2) : std::string());
+}
 
 std::string_view bundle_kind_name(BundleKind kind) {
   for (const auto& entry : kKindNames)
@@ -172,50 +213,45 @@ ModelBundle ModelBundle::open(const fs::path& directory) {
   const fs::path path = expand_home(directory);
   refuse_asset(path);
   const fs::path file = metadata_file(path);
-  return from_bytes(read_text_file(file, kMetadataLimit), path);
+  return from_bytes(read_metadata(file), path);
 }
 
-ModelBundle ModelBundle::from_bytes(std::string metadata, const fs::path& directory) {
+ModelBundle ModelBundle::from_bytes(std::string text, const fs::path& directory) {
   const fs::path path = expand_home(directory);
   refuse_asset(path);
   const std::string where = (path / "metadata.json").string();
-  const Json root = parse(metadata, where);
+  const Json root = metadata::parse(text, "metadata.json", where);
   ModelBundle bundle;
   bundle.path_ = path;
   bundle.version_ = checked_version(root, where);
-  const std::string kind = require_string(root, "kind", where);
+  const Fields fields(root, "", where);
+  const std::string kind = fields.text("kind");
   const auto known = bundle_kind_from_name(kind);
   if (!known) {
     std::string names;
     for (const auto& entry : kKindNames) names += (names.empty() ? "" : ", ") + std::string(entry.name);
-    throw malformed("kind", fmt::format("unknown bundle kind \"{}\" (known: {})", kind, names), where);
+    throw malformed("kind", fmt::format("unknown bundle kind {} (known: {})", quote(kind), names), where);
   }
   bundle.kind_ = *known;
-  bundle.name_ = require_string(root, "name", where);
-  bundle.assets_ = string_map(root, "assets", where);
-  bundle.user_data_ = string_map(root, "user_data", where);
-  bundle.raw_ = std::move(metadata);
+  bundle.name_ = fields.text("name");
+  bundle.assets_ = string_map(fields, "assets");
+  for (const auto& [role, file] : bundle.assets_) require_relative(file, "assets." + role, where);
+  bundle.user_data_ = string_map(fields, "user_data");
+  bundle.raw_ = std::move(text);
   return bundle;
 }
 
 std::vector<std::string> ModelBundle::component_keys() const {
   std::vector<std::string> keys;
+  keys.reserve(assets_.size());
   for (const auto& [role, file] : assets_) keys.push_back(role);
   return keys;
 }
 
 fs::path ModelBundle::resolve(const std::string& relative, const std::string& field) const {
-  const fs::path path(relative);
-  const auto escape = [&](std::string what) {
-    return BundleError(BundleFault::kOutsideBundle, field, std::move(what), (path_ / "metadata.json").string(),
-                       "Paths of a bundle are relative and stay inside its folder");
-  };
-  if (relative.empty() || relative.find('\0') != std::string::npos)
-    throw escape(fmt::format("'{}' is not a path", field));
-  if (path.is_absolute()) throw escape(fmt::format("'{}' is the absolute path '{}'", field, relative));
-  for (const auto& part : path)
-    if (part == "..") throw escape(fmt::format("'{}' is '{}', which leaves the bundle", field, relative));
-  const fs::path full = path_ / path;
+  const std::string where = metadata::where_of(*this);
+  require_relative(relative, field, where);
+  const fs::path full = path_ / relative;
   std::error_code error;
   // Hub caches link single files to a store beside the folder; a linked folder is another matter.
   if (!fs::is_directory(full, error)) return full;
@@ -223,7 +259,10 @@ fs::path ModelBundle::resolve(const std::string& relative, const std::string& fi
   if (error) return full;
   const fs::path real = fs::canonical(full, error);
   if (!error && !inside(real, root))
-    throw escape(fmt::format("'{}' is '{}', a link to '{}' outside the bundle", field, relative, real.string()));
+    throw BundleError(
+        BundleFault::kOutsideBundle, field,
+        fmt::format("'{}' is {}, a link to '{}' outside the bundle", field, quote(relative), real.string()), where,
+        "Paths of a bundle are relative and stay inside its folder");
   return full;
 }
 
@@ -234,7 +273,7 @@ std::optional<fs::path> ModelBundle::find_model(std::string_view role) const {
 
 fs::path ModelBundle::require_model(std::string_view role) const {
   const std::string field = fmt::format("assets.{}", role);
-  const std::string where = (path_ / "metadata.json").string();
+  const std::string where = metadata::where_of(*this);
   const auto found = assets_.find(std::string(role));
   if (found == assets_.end())
     throw BundleError(BundleFault::kMissingField, field, fmt::format("required field '{}' is missing", field), where,
@@ -242,7 +281,10 @@ fs::path ModelBundle::require_model(std::string_view role) const {
   const fs::path path = resolve(found->second, field);
   std::error_code ignored;
   const bool compiled_name = last_component(path).extension() == ".aimodelc";
-  if (fs::exists(path, ignored) && !compiled_name) return path;
+  if (fs::is_directory(path, ignored) && !compiled_name) return path;
+  if (fs::exists(path, ignored) && !compiled_name)
+    throw BundleError(BundleFault::kNotAFolder, field, fmt::format("asset '{}' is a file, not a folder", role),
+                      path.string(), "An .aimodel is a folder of three files: copy it whole, or export it again");
   const fs::path twin = path.string() + "c";
   if (compiled_name || fs::exists(twin, ignored))
     throw BundleError(BundleFault::kCompiledAsset, field,
@@ -255,6 +297,33 @@ fs::path ModelBundle::require_model(std::string_view role) const {
 
 void ModelBundle::verify() const {
   for (const auto& [role, file] : assets_) require_model(role);
+}
+
+std::vector<BundleError> ModelBundle::problems() const {
+  std::vector<BundleError> found;
+  for (const auto& [role, file] : assets_) {
+    try {
+      require_model(role);
+    } catch (const BundleError& e) {
+      found.push_back(e);
+    }
+  }
+  return found;
+}
+
+std::vector<BundleLink> ModelBundle::symlinks() const {
+  constexpr int kEntryLimit = 10000;
+  std::vector<BundleLink> links;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(path_, fs::directory_options::skip_permission_denied, error);
+  for (int seen = 0; !error && entry != fs::recursive_directory_iterator() && seen < kEntryLimit; ++seen) {
+    std::error_code ignored;
+    if (entry->is_symlink(ignored))
+      links.push_back({entry->path().lexically_relative(path_), fs::read_symlink(entry->path(), ignored)});
+    entry.increment(error);
+  }
+  std::sort(links.begin(), links.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+  return links;
 }
 
 }  // namespace coreai

@@ -1,5 +1,7 @@
 #include "coreai/language/text_generator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -61,6 +63,10 @@ TextGenerator::TextGenerator(LanguageBundle bundle, Tokenizer tokenizer, std::op
 TextGenerator TextGenerator::load(const std::filesystem::path& path, const SpecializationOptions& options) {
   const auto start = Clock::now();
   LanguageBundle bundle = LanguageBundle::open(path);
+  if (bundle.kind() != BundleKind::kLlm)
+    throw BundleError(BundleFault::kKindMismatch, "kind",
+                      fmt::format("expected bundle kind llm, got {}", bundle_kind_name(bundle.kind())),
+                      (bundle.path() / "metadata.json").string(), "Use the program that runs bundles of that kind");
   const std::filesystem::path asset = bundle.model_path();
   const std::filesystem::path directory = bundle.tokenizer_directory();
   // The tokenizer is parsed beside the model: each takes about half of a warm load.

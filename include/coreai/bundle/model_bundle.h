@@ -26,10 +26,18 @@ enum class BundleFault {
   kKindMismatch,        // a bundle of another kind
   kMissingField,        // `field` names it
   kMissingAsset,        // a declared asset is not there; `field` is "assets.<role>"
+  kNotAFolder,          // a file where a folder belongs: an asset, a tokenizer folder
   kCompiledAsset,       // an asset compiled for an Apple device, .aimodelc
   kOutsideBundle,       // a path of the metadata leaves the folder
   kMissingTokenizer,
+  kMissingFunction,   // the metadata names a function or state that the asset does not have
+  kExportInProgress,  // parts that the exporter writes last are not there yet
+  kInconsistent,      // fields that contradict each other or the asset
+  kLegacyFormat,      // pipeline.json of exporters before version 0.2
+  kMalformedSidecar,  // a NumPy or JSON file beside the assets
+  kUnknownModel,      // no bundle of that name where bundles are looked for
 };
+std::string_view bundle_fault_name(BundleFault fault);  // "missing-asset": stable, for programs
 
 // What is wrong with a bundle. The error code follows the fault: kNotFound for what is missing, kUnsupported for
 // versions, kinds and compiled assets, kMalformed for the rest, kInvalidArgument for an asset in a bundle's place.
@@ -44,12 +52,22 @@ class BundleError : public Error {
   std::string field_;
 };
 
+// A path as people write it: a leading "~" is the home folder.
+std::filesystem::path expand_home(const std::filesystem::path& path);
+
+// A symbolic link inside a bundle, as hub caches make them.
+struct BundleLink {
+  std::filesystem::path path;    // relative to the bundle
+  std::filesystem::path target;  // as the link spells it
+};
+
 // The envelope of metadata.json. Immutable.
 class ModelBundle {
  public:
-  // Reads `directory` (a leading "~" is the home folder). Checks in this order: the path is no asset, metadata.json is
-  // there, is JSON, has metadata_version "0.2" (absent counts as "0.1"), kind, name, assets. Throws BundleError,
-  // IoError.
+  // Reads `directory` (a leading "~" is the home folder). Checks in this order: the path is no asset (by its extension,
+  // before anything is read), metadata.json is there, has at most 16 MiB, is UTF-8 and JSON of at most 64 levels
+  // without duplicate keys, has metadata_version "0.2" (absent counts as "0.1"), kind, name, assets whose paths stay
+  // inside. Throws BundleError, IoError.
   static ModelBundle open(const std::filesystem::path& directory);
   // Metadata that did not come from a file; assets are looked up in `directory`.
   static ModelBundle from_bytes(std::string metadata, const std::filesystem::path& directory);
@@ -69,8 +87,12 @@ class ModelBundle {
   std::optional<std::filesystem::path> find_model(std::string_view role) const;
   // Throws BundleError: the role is not declared, its path leaves the bundle, nothing is there, or it is compiled.
   std::filesystem::path require_model(std::string_view role) const;
-  // Requires every declared asset.
+  // Requires every declared asset; throws the first of problems().
   void verify() const;
+  // What require_model says of each declared asset that is not usable, by role.
+  std::vector<BundleError> problems() const;
+  // Every symbolic link below the folder, sorted by path; they are followed. At most 10,000 entries are looked at.
+  std::vector<BundleLink> symlinks() const;
   // A path of the metadata, relative to the bundle, as a path on disk. Throws BundleError when it is absolute, has
   // "..", or is a folder whose symbolic links lead out of the bundle. `field` names the metadata entry in the error.
   std::filesystem::path resolve(const std::string& relative, const std::string& field) const;
