@@ -1,0 +1,252 @@
+// A language model's decoder: are its functions, inputs, outputs and states those of the contract, and do the lengths
+// of the metadata fit them. Dynamic exports have one function; static ones extend_<positions>_<tokens> and others.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include "bundle/audit_parts.h"
+
+namespace coreai::audit {
+namespace {
+
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 31;
+
+bool contains(std::string_view text, std::string_view part) {
+  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
+}
+
+// "extend_256_16" after "extend": {256, 16}; nothing for another form.
+std::vector<std::int64_t> sizes_behind(std::string_view name, std::string_view prefix) {
+  std::vector<std::int64_t> sizes;
+  if (!name.starts_with(prefix)) return sizes;
+  name.remove_prefix(prefix.size());
+  while (!name.empty()) {
+    std::int64_t value = 0;
+    if (name[0] != '_') return {};
+    const auto [end, error] = std::from_chars(name.data() + 1, name.data() + name.size(), value);
+    if (error != std::errc{} || value <= 0 || value > kMaxLength) return {};
+    name.remove_prefix(static_cast<std::size_t>(end - name.data()));
+    sizes.push_back(value);
+  }
+  return sizes;
+}
+
+const ValueDescriptor* find_value(const std::vector<ValueDescriptor>& values, std::string_view part) {
+  const auto found = std::ranges::find_if(values, [&](const ValueDescriptor& v) { return contains(v.name, part); });
+  return found == values.end() ? nullptr : &*found;
+}
+
+// 0 where there is no positive count.
+std::int64_t count_of(const Json& language, const char* key) {
+  const auto found = language.find(key);
+  return found != language.end() && found->is_number_integer() ? std::max(found->get<std::int64_t>(), std::int64_t{0})
+                                                               : 0;
+}
+
+// Positions that a cache of fixed length holds: its last extent but one, [layers, batch, heads, positions, channels].
+std::optional<std::int64_t> fixed_positions(const ValueDescriptor& state) {
+  if (state.shape.rank() < 4 || !(contains(state.name, "cache") || contains(state.name, "kv"))) return std::nullopt;
+  for (const std::int64_t extent : state.shape)
+    if (extent == kDynamic) return std::nullopt;
+  return state.shape[state.shape.rank() - 2];
+}
+
+class LanguageAudit {
+ public:
+  LanguageAudit(const Json& root, const LoadedAsset& decoder, Findings& findings)
+      : decoder_(decoder), findings_(findings), metadata_(findings.root() / "metadata.json") {
+    const auto found = root.find("language");
+    if (found != root.end() && found->is_object()) language_ = *found;
+    vocab_size_ = count_of(language_, "vocab_size");
+    context_ = count_of(language_, "max_context_length");
+  }
+
+  void run() {
+    if (decoder_.functions.empty()) return;  // reported with the asset
+    const bool fixed = std::ranges::any_of(decoder_.functions, [](const FunctionDescriptor& function) {
+      return sizes_behind(function.name, "extend").size() == 2;
+    });
+    check_function_map(fixed);
+    if (fixed) {
+      check_static();
+    } else {
+      check_dynamic();
+    }
+  }
+
+ private:
+  const FunctionDescriptor* find(std::string_view name) const {
+    const auto found = std::ranges::find(decoder_.functions, name, &FunctionDescriptor::name);
+    return found == decoder_.functions.end() ? nullptr : &*found;
+  }
+
+  std::string function_names() const {
+    std::string names;
+    for (const FunctionDescriptor& function : decoder_.functions) {
+      names += (names.empty() ? "" : ", ") + function.name;
+      if (names.size() > 200) return names + ", ...";
+    }
+    return names.empty() ? "none" : names;
+  }
+
+  void check_function_map(bool fixed) {
+    const auto map = language_.find("function_map");
+    if (map == language_.end() || !map->is_object()) return;
+    for (const auto& [role, names] : map->items()) {
+      if (!names.is_array()) continue;  // the reader of the block has said so
+      for (const Json& entry : names) {
+        if (!entry.is_string()) continue;
+        const std::string name = entry.get<std::string>();
+        if (role == "main" && main_.empty()) main_ = name;
+        if (find(name) != nullptr) continue;
+        missing_main_ = missing_main_ || role == "main";
+        if (fixed && role == "main" && name == "main") {
+          findings_.add(AuditRule::kFunctionMapUnmatched, metadata_,
+                        "function_map names \"main\"; the asset is a static export without such a function");
+        } else {
+          findings_.add(AuditRule::kFunctionMissing, metadata_,
+                        fmt::format("function_map gives the role '{}' the function '{}'; the asset has: {}",
+                                    excerpt(role), excerpt(name), function_names()));
+        }
+      }
+    }
+  }
+
+  void check_dynamic() {
+    const std::string name = main_.empty() ? "main" : main_;
+    const FunctionDescriptor* function = find(name);
+    if (function == nullptr) {
+      if (!missing_main_)
+        findings_.add(AuditRule::kFunctionMissing, decoder_.path,
+                      fmt::format("there is no function '{}'; the asset has: {}", excerpt(name), function_names()));
+      return;
+    }
+    const bool tokens = find_value(function->inputs, "input_ids") != nullptr ||
+                        find_value(function->inputs, "inputs_embeds") != nullptr;
+    const bool positions = find_value(function->inputs, "position") != nullptr;
+    if (!tokens || !positions)
+      findings_.add(AuditRule::kDecoderInputMissing, decoder_.path,
+                    fmt::format("the function '{}' has no input called '{}'", name,
+                                tokens ? "position_ids" : "input_ids' or 'inputs_embeds"));
+    check_logits(*function);
+    check_states(*function);
+  }
+
+  void check_logits(const FunctionDescriptor& function) {
+    const ValueDescriptor* logits = find_value(function.outputs, "logit");
+    if (logits == nullptr) {
+      findings_.add(AuditRule::kLogitsMissing, decoder_.path,
+                    fmt::format("the function '{}' has no output with 'logit' in its name", function.name));
+      return;
+    }
+    const std::size_t rank = logits->shape.rank();
+    if (rank == 0 || vocab_size_ == 0) return;
+    const std::int64_t last = logits->shape[rank - 1];
+    if (last == vocab_size_ || last == kDynamic) return;
+    findings_.add(AuditRule::kLogitsVocabulary, metadata_,
+                  fmt::format("language.vocab_size is {}, the output '{}' of '{}' is {}", vocab_size_, logits->name,
+                              function.name, logits->type_name));
+  }
+
+  void check_states(const FunctionDescriptor& function) {
+    if (function.states.empty()) {
+      findings_.add(AuditRule::kStateMissing, decoder_.path,
+                    fmt::format("the function '{}' has no states", function.name));
+      return;
+    }
+    check_declared_states(function);
+    std::int64_t least = kMaxLength;
+    for (const ValueDescriptor& state : function.states) {
+      const bool sliding = sliding_.contains(state.name);
+      if (const auto positions = fixed_positions(state); positions && !sliding) least = std::min(least, *positions);
+    }
+    if (least == kMaxLength || context_ == 0 || least == context_) return;
+    const bool exceeds = context_ > least;
+    findings_.add(exceeds ? AuditRule::kContextExceedsStates : AuditRule::kContextBelowStates, metadata_,
+                  fmt::format("language.max_context_length is {}, the caches of '{}' hold {} positions", context_,
+                              function.name, least));
+  }
+
+  void check_declared_states(const FunctionDescriptor& function) {
+    const auto declared = language_.find("states");
+    if (declared == language_.end() || !declared->is_object() || declared->empty()) return;
+    for (const auto& [name, role] : declared->items()) {
+      const bool known = role.is_string() && (role == "kv_cache" || role == "sliding_cache" || role == "fixed");
+      if (known && role == "sliding_cache") sliding_.insert(name);
+      const bool there = std::ranges::find(function.states, name, &ValueDescriptor::name) != function.states.end();
+      if (!there)
+        findings_.add(AuditRule::kStateUnknown, metadata_,
+                      fmt::format("language.states names '{}', which the function '{}' does not have", excerpt(name),
+                                  function.name));
+    }
+    for (const ValueDescriptor& state : function.states)
+      if (!declared->contains(state.name))
+        findings_.add(AuditRule::kStateUndeclared, metadata_,
+                      fmt::format("language.states leaves out the state '{}' of '{}'", state.name, function.name));
+  }
+
+  void require(const std::string& name, std::string_view why) {
+    if (find(name) == nullptr)
+      findings_.add(AuditRule::kStaticFunctionMissing, decoder_.path,
+                    fmt::format("there is no function '{}', which {} needs", name, why));
+  }
+
+  void check_static() {
+    std::int64_t longest = 0;
+    require("load_embeddings", "a static export");
+    for (const FunctionDescriptor& function : decoder_.functions) {
+      const auto sizes = sizes_behind(function.name, "extend");
+      if (sizes.size() != 2) continue;
+      longest = std::max(longest, sizes[0]);
+      require(fmt::format("gather_embeddings_{}", sizes[1]), function.name);
+      require(fmt::format("prompt_opt_{}_{}", sizes[0], sizes[1]), function.name);
+      check_static_states(function, sizes[0]);
+    }
+    // One function stands for all: they are traced from one.
+    const auto first = std::ranges::find_if(decoder_.functions, [](const FunctionDescriptor& function) {
+      return sizes_behind(function.name, "extend").size() == 2;
+    });
+    check_logits(*first);
+    if (context_ == 0 || context_ == longest) return;
+    const bool exceeds = context_ > longest;
+    findings_.add(
+        exceeds ? AuditRule::kContextExceedsFunctions : AuditRule::kContextBelowFunctions, metadata_,
+        fmt::format("language.max_context_length is {}, the longest function is for {} positions", context_, longest));
+  }
+
+  void check_static_states(const FunctionDescriptor& function, std::int64_t positions) {
+    for (const ValueDescriptor& state : function.states) {
+      const std::size_t rank = state.shape.rank();
+      if (rank == 0 || state.shape[rank - 1] == positions) continue;
+      findings_.add(AuditRule::kStaticStateMismatch, decoder_.path,
+                    fmt::format("the state '{}' of '{}' is {}, without {} positions", state.name, function.name,
+                                state.type_name, positions));
+      return;
+    }
+    if (function.states.empty())
+      findings_.add(AuditRule::kStateMissing, decoder_.path,
+                    fmt::format("the function '{}' has no states", function.name));
+  }
+
+  const LoadedAsset& decoder_;
+  Findings& findings_;
+  std::filesystem::path metadata_;
+  Json language_ = Json::object();
+  std::int64_t vocab_size_ = 0, context_ = 0;
+  std::string main_;
+  bool missing_main_ = false;
+  std::set<std::string, std::less<>> sliding_;
+};
+
+}  // namespace
+
+void audit_language(const Json& root, const LoadedAsset& decoder, Findings& findings) {
+  LanguageAudit(root, decoder, findings).run();
+}
+
+}  // namespace coreai::audit

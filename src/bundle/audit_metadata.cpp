@@ -1,0 +1,131 @@
+// metadata.json as the readers see it, with a finding for each of their errors.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bundle/audit_parts.h"
+#include "coreai/base/error.h"
+
+namespace coreai::audit {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kExcerptBytes = 80;
+
+bool names_a_block(const std::string& field) {
+  return field == "language" || field == "vision" || field == "diffusion" || field == "config" || field == "runtime" ||
+         field == "tracking";
+}
+
+AuditRule rule_of_missing_field(const std::string& field) {
+  if (names_a_block(field)) return AuditRule::kBlockMissing;
+  return field.starts_with("assets.") ? AuditRule::kRoleMissing : AuditRule::kFieldMissing;
+}
+
+AuditRule rule_of_malformed(const BundleError& error) {
+  const std::string problem = error.problem();
+  if (problem.find(" twice in one object") != std::string::npos) return AuditRule::kMetadataDuplicateKey;
+  const bool unreadable = problem.find("at most") != std::string::npos || problem.find("a folder") != std::string::npos;
+  if (error.field().empty()) return unreadable ? AuditRule::kMetadataUnreadable : AuditRule::kMetadataNotJson;
+  return error.field() == "kind" ? AuditRule::kKindUnknown : AuditRule::kFieldInvalid;
+}
+
+// Files that compiled targets name; they are for other devices, so a missing one is only worth a note.
+void audit_targets(const Json& root, Findings& findings) {
+  const auto compilation = root.find("compilation");
+  if (compilation == root.end() || !compilation->is_object()) return;
+  const auto targets = compilation->find("targets");
+  if (targets == compilation->end() || !targets->is_array()) return;
+  std::error_code ignored;
+  for (const Json& target : *targets) {
+    if (!target.is_string()) continue;
+    const fs::path file(target.get_ref<const std::string&>());
+    if (file.is_absolute() || fs::exists(findings.root() / file, ignored)) continue;
+    findings.add(AuditRule::kTargetMissing, findings.root() / "metadata.json",
+                 fmt::format("compilation.targets names '{}', which is not in the bundle", excerpt(file.string())));
+  }
+}
+
+}  // namespace
+
+void Findings::add(AuditRule rule, const fs::path& path, std::string sentence, std::string fix) {
+  const fs::path relative = path.lexically_relative(root_);
+  std::string shown = relative.empty() || *relative.begin() == ".." ? path.string() : relative.string();
+  if (fix.empty()) fix = audit_rule(rule).fix;
+  list_.push_back({rule, std::move(shown), std::move(sentence), std::move(fix)});
+}
+
+void Findings::add(const BundleError& error) {
+  add(rule_of(error), error.where().empty() ? root_ : fs::path(error.where()), error.problem(), error.next_step());
+}
+
+void Findings::append(Findings other) {
+  std::ranges::move(other.list_, std::back_inserter(list_));
+}
+
+bool Findings::has(AuditRule rule) const {
+  return std::ranges::any_of(list_, [&](const Finding& finding) { return finding.rule == rule; });
+}
+
+std::string excerpt(std::string_view text) {
+  std::string line(text.substr(0, kExcerptBytes));
+  std::ranges::replace(line, '\n', ' ');
+  return text.size() > kExcerptBytes ? line + "..." : line;
+}
+
+AuditRule rule_of(const BundleError& error) {
+  switch (error.fault()) {
+    case BundleFault::kUnsupportedVersion:
+      return AuditRule::kMetadataVersion;
+    case BundleFault::kMissingField:
+      return rule_of_missing_field(error.field());
+    case BundleFault::kMissingAsset:
+      return AuditRule::kAssetMissing;
+    case BundleFault::kCompiledAsset:
+      return AuditRule::kAssetCompiled;
+    case BundleFault::kOutsideBundle:
+      return AuditRule::kOutsideBundle;
+    case BundleFault::kMissingTokenizer:
+      return AuditRule::kTokenizerMissing;
+    case BundleFault::kNotAFolder:
+      return error.field().starts_with("assets.") ? AuditRule::kAssetNotFolder : AuditRule::kTokenizerMissing;
+    case BundleFault::kMissingFunction:
+      return AuditRule::kFunctionMissing;
+    case BundleFault::kExportInProgress:
+      return AuditRule::kExportInProgress;
+    case BundleFault::kLegacyFormat:
+      return AuditRule::kLegacyPipeline;
+    case BundleFault::kMalformedSidecar:
+      return AuditRule::kSidecarMalformed;
+    case BundleFault::kInconsistent:
+      return AuditRule::kInconsistent;
+    case BundleFault::kMalformedMetadata:
+      return rule_of_malformed(error);
+    case BundleFault::kPointedAtAsset:
+    case BundleFault::kMissingMetadata:
+    case BundleFault::kKindMismatch:
+    case BundleFault::kUnknownModel:
+      break;
+  }
+  return AuditRule::kFieldInvalid;
+}
+
+std::optional<ModelBundle> audit_metadata(Json& root, Findings& findings) {
+  root = Json::object();
+  const fs::path file = findings.root() / "metadata.json";
+  try {
+    ModelBundle bundle = ModelBundle::open(findings.root());
+    root = Json::parse(bundle.raw());
+    audit_targets(root, findings);
+    return bundle;
+  } catch (const BundleError& error) {
+    if (error.fault() == BundleFault::kMissingMetadata || error.fault() == BundleFault::kPointedAtAsset) throw;
+    findings.add(error);
+  } catch (const Error& error) {
+    findings.add(AuditRule::kMetadataUnreadable, file, error.problem());
+  }
+  return std::nullopt;
+}
+
+}  // namespace coreai::audit
