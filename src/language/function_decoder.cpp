@@ -44,10 +44,35 @@ void require_row_of_integers(const FunctionDescriptor& function, const ValueDesc
 struct StateRole {
   std::optional<std::size_t> growing_axis;
   std::optional<std::int64_t> fixed_capacity;
+  // Recurrent states and windows hold what cannot be recomputed from a shorter run.
   bool recurrent() const { return !growing_axis && !fixed_capacity; }
 };
 
-StateRole classify(const FunctionDescriptor& function, const ValueDescriptor& state) {
+// [layers, batch, heads, positions, channels], or the same of one layer.
+std::optional<std::int64_t> cache_positions(const ValueDescriptor& state) {
+  if (state.shape.rank() != 5 && state.shape.rank() != 4) return std::nullopt;
+  return state.shape[state.shape.rank() - 2];
+}
+
+// What the bundle declares decides; the shape has to allow it.
+StateRole classify_declared(const FunctionDescriptor& function, const ValueDescriptor& state, StateKind kind,
+                            StateRole role) {
+  const auto impossible = [&](const char* why) {
+    refuse(function, fmt::format("state '{}' ({}) is declared as {}, but {}", state.name, state.type_name,
+                                 state_kind_name(kind), why));
+  };
+  if (kind != StateKind::kKvCache) {
+    if (role.growing_axis) impossible("has an unknown extent");
+    return role;
+  }
+  if (role.growing_axis) return role;
+  role.fixed_capacity = cache_positions(state);
+  if (!role.fixed_capacity) impossible("has no axis of positions: four or five extents are needed");
+  return role;
+}
+
+StateRole classify(const FunctionDescriptor& function, const ValueDescriptor& state,
+                   std::span<const DeclaredState> declared) {
   StateRole role;
   for (std::size_t axis = 0; axis < state.shape.rank(); ++axis) {
     if (state.shape[axis] != kDynamic) continue;
@@ -55,11 +80,11 @@ StateRole classify(const FunctionDescriptor& function, const ValueDescriptor& st
       refuse(function, fmt::format("state '{}' ({}) has more than one unknown extent", state.name, state.type_name));
     role.growing_axis = axis;
   }
+  for (const auto& known : declared)
+    if (known.name == state.name) return classify_declared(function, state, known.kind, role);
   if (role.growing_axis) return role;
   const bool named = contains_ignoring_case(state.name, "cache") || contains_ignoring_case(state.name, "kv");
-  // [layers, batch, heads, positions, channels], or the same of one layer.
-  if (named && (state.shape.rank() == 5 || state.shape.rank() == 4))
-    role.fixed_capacity = state.shape[state.shape.rank() - 2];
+  if (named) role.fixed_capacity = cache_positions(state);
   return role;
 }
 
@@ -71,7 +96,7 @@ class FunctionDecoder final : public Decoder {
     read_signature(d);
     if (d.states.empty() || d.states.size() > kMaxStates) refuse(d, fmt::format("it has {} states", d.states.size()));
     for (const auto& state : d.states) {
-      roles_.push_back(classify(d, state));
+      roles_.push_back(classify(d, state, configuration.states));
       if (roles_.back().fixed_capacity) max_positions_ = std::min(max_positions_, *roles_.back().fixed_capacity);
       rewindable_ = rewindable_ && !roles_.back().recurrent();
     }

@@ -74,7 +74,10 @@ TextGenerator TextGenerator::load(const std::filesystem::path& path, const Speci
   std::exception_ptr model_error;
   std::optional<InferenceFunction> function;
   try {
-    function = AIModel::load(asset, options).load_function(bundle.function("main"));
+    const AIModel model = AIModel::load(asset, options);
+    const std::vector<std::string> names = bundle.functions("main", model.function_names());
+    function = model.load_function(names.empty() ? "main" : names.front());
+    bundle.check_states(function->descriptor());
   } catch (...) {
     model_error = std::current_exception();
   }
@@ -84,7 +87,8 @@ TextGenerator TextGenerator::load(const std::filesystem::path& path, const Speci
   std::vector<TokenId> end_tokens = tokenizer.end_ids();
   for (TokenId id : bundle.declared_end_tokens())
     if (std::find(end_tokens.begin(), end_tokens.end(), id) == end_tokens.end()) end_tokens.push_back(id);
-  auto engine = SequentialEngine::create(*function, {.max_context_length = bundle.max_context_length()});
+  auto engine = SequentialEngine::create(
+      *function, {.max_context_length = bundle.max_context_length(), .states = bundle.language().states});
   TextGenerator made(std::move(bundle), std::move(tokenizer), std::move(chat_template), std::move(engine));
   made.end_tokens_ = std::move(end_tokens);
   made.load_ms_ = ms_since(start);

@@ -95,6 +95,47 @@ TEST_F(BrokenBundle, WithoutAChatTemplateThePromptIsRawAndItSaysSo) {
   EXPECT_THROW(generator.encode("ab", {.system = "zz"}), InvalidArgumentError);
 }
 
+TEST_F(BrokenBundle, DeclaredStatesDecideTheirRoles) {
+  const auto declare = [&](const Json& states) {
+    const fs::path file = dir_ / "metadata.json";
+    Json metadata = Json::parse(std::ifstream(file));
+    metadata["language"]["states"] = states;
+    std::ofstream(file) << metadata;
+    return TextGenerator::load(dir_, options(Precision::kFaithful));
+  };
+  const auto expect = [&](const Json& states, const char* part) {
+    try {
+      declare(states);
+      ADD_FAILURE() << "accepted: " << states;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(part));
+    }
+  };
+  const std::vector<TokenId> prompt{1, 2, 3};
+  const auto tokens = [&](TextGenerator generator) {
+    TextGeneration generation = generator.generate(prompt, {.max_tokens = 8});
+    while (generation.next()) {
+    }
+    return generation.tokens();
+  };
+  const auto usual = tokens(TextGenerator::load(kFixtures / "f32", options(Precision::kFaithful)));
+  EXPECT_EQ(tokens(declare({{"keyCache", "kv_cache"}, {"valueCache", "kv_cache"}})), usual);
+  expect({{"keyCache", "kv_cache"}, {"valueCache", "fixed"}}, "is declared as fixed, but has an unknown extent");
+  expect({{"keyCache", "kv_cache"}}, "leaves out \"valueCache\" of function 'main'");
+  expect({{"keyCache", "kv_cache"}, {"valueCache", "kv_cache"}, {"conv", "fixed"}},
+         "declares \"conv\", which function 'main' does not have");
+}
+
+TEST(TextGenerator, RefusesBundlesOfOtherKinds) {
+  try {
+    TextGenerator::load(fs::path(COREAI_FIXTURE_DIR) / "genuine/qwen3_vl_b3");
+    ADD_FAILURE() << "accepted";
+  } catch (const BundleError& e) {
+    EXPECT_EQ(e.fault(), BundleFault::kKindMismatch);
+    EXPECT_THAT(e.what(), HasSubstr("expected bundle kind llm, got vlm"));
+  }
+}
+
 TEST_F(BrokenBundle, ABeginTokenComesOnce) {
   const auto edit = [&](const char* name, const auto& change) {
     const fs::path file = dir_ / "tokenizer" / name;
@@ -141,7 +182,8 @@ TEST_F(BrokenBundle, WrongFunctionIsNamed) {
   try {
     TextGenerator::load(dir_, options(Precision::kFaithful));
     FAIL() << "accepted";
-  } catch (const NotFoundError& e) {
+  } catch (const BundleError& e) {
+    EXPECT_EQ(e.fault(), BundleFault::kMissingFunction);
     EXPECT_THAT(e.what(), HasSubstr("decode"));
     EXPECT_THAT(e.what(), HasSubstr("main"));
   }

@@ -97,6 +97,14 @@ TEST_F(LlmRunner, TheSeedFixesASampledAnswer) {
   EXPECT_EQ(ids(" --seed " + drawn.at("seed").dump()), drawn.at("token_ids"));
 }
 
+TEST_F(LlmRunner, FindsABundleByItsName) {
+  const std::string arguments = " --prompt-ids 1,2,3 --max-tokens 4 --json";
+  const Result by_name =
+      shell("COREAI_MODEL_PATH=/nowhere:'" + kFixtures.string() + "' $RUNNER --model q4" + arguments);
+  EXPECT_EQ(by_name.code, 0) << by_name.err;
+  EXPECT_EQ(Json::parse(by_name.out).at("token_ids"), Json::parse(run(arguments).out).at("token_ids"));
+}
+
 TEST_F(LlmRunner, WrongUsageGives64) {
   for (const char* arguments : {"", "--prompt a --prompt-ids 1", "--prompt a --temperature -1", "--prompt a --top-p 2",
                                 "--prompt a --precision best", "--prompt a --max-tokens -1", "--prompt a --nonsense",
@@ -118,6 +126,8 @@ TEST_F(LlmRunner, BadInputGives1AndSaysWhatToDo) {
     EXPECT_THAT(result.err, HasSubstr(part));
   };
   expect(shell("$RUNNER --model /nowhere --prompt a"), "does not exist");
+  expect(shell("COREAI_MODEL_PATH=/a:/b $RUNNER --model nothing --prompt a"),
+         "model \"nothing\" not found; looked for: /a/nothing, /b/nothing");
   expect(shell("$RUNNER --model '" + (kFixtures / "q4/tiny-llama-random-q4.aimodel").string() + "' --prompt a"),
          "is a model asset, not a model bundle");
   expect(run("--prompt-ids 1,512"), "outside the vocabulary of 512");

@@ -13,6 +13,7 @@
 #include "common/tool.h"
 #include "coreai/base/error.h"
 #include "coreai/base/mapped_file.h"
+#include "coreai/bundle/model_paths.h"
 #include "coreai/language/text_generator.h"
 #include "llm-runner/npy_writer.h"
 #include "llm-runner/options.h"
@@ -105,7 +106,7 @@ class Runner {
       specialization.progress = &ProgressLine::show;
       specialization.progress_user = &line;
     }
-    return TextGenerator::load(options_.model, specialization);
+    return TextGenerator::load(ModelPaths::standard().find(options_.model), specialization);
   }
 
   void warn(const std::string& text) {
@@ -115,6 +116,7 @@ class Runner {
   }
 
   void encode() {
+    for (const std::string& text : generator_.bundle().warnings()) warn(text);
     if (options_.prompt_ids) {
       ids_ = parse_ids(*options_.prompt_ids);
       return;

@@ -11,7 +11,12 @@ namespace coreai::tools {
 
 void add_options(CLI::App& app, LlmRunnerOptions& o) {
   add_common_options(app, o.common);
-  app.add_option("--model", o.model, "Model bundle: the folder with metadata.json")->required()->type_name("DIR");
+  app.add_option(
+         "--model", o.model,
+         "Model bundle: the folder with metadata.json, or its name, looked for in COREAI_MODEL_PATH, else in ., "
+         "./exports and ~/.coreai-models")
+      ->required()
+      ->type_name("DIR|NAME");
   app.add_option("--precision", o.precision,
                  "Arithmetic: faithful (two exact 8-bit digits per activation), exact (three), strict (as the file "
                  "says, op by op), fast (one digit)")

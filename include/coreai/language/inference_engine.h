@@ -6,8 +6,10 @@
 #include <memory>
 #include <span>
 #include <stop_token>
+#include <vector>
 
 #include "coreai/base/ndarray.h"
+#include "coreai/bundle/language_bundle.h"
 #include "coreai/language/generation.h"
 #include "coreai/runtime/ai_model.h"
 
@@ -49,6 +51,9 @@ struct EngineConfiguration {
   // A prompt of more tokens than the threshold is computed in chunks. 0 = COREAI_CHUNK_THRESHOLD, else 1024.
   std::int64_t chunk_threshold = 0;
   std::int64_t chunk_size = 0;  // 0 = the smaller of 512 and the threshold
+  // What the bundle declares of the function's states (`language.states`); a state it does not name is classified by
+  // its name and shape.
+  std::vector<DeclaredState> states = {};
 
   // Fills in the zeros (reads COREAI_CHUNK_THRESHOLD). Throws InvalidArgumentError that names every field out of range.
   EngineConfiguration resolved() const;
@@ -61,7 +66,7 @@ class Decoder;
 class SequentialEngine final : public InferenceEngine {
  public:
   // Throws UnsupportedError when the function does not follow the dynamic contract (`input_ids` [1,?], `position_ids`
-  // [1,?], states, logits [1,?,vocab]), naming what differs.
+  // [1,?], states, logits [1,?,vocab]) or a state cannot be what the configuration declares, naming what differs.
   static std::unique_ptr<SequentialEngine> create(const InferenceFunction& function,
                                                   const EngineConfiguration& configuration);
   explicit SequentialEngine(std::unique_ptr<Decoder> decoder, const EngineConfiguration& configuration);
