@@ -8,11 +8,17 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 
 #include "coreai/bundle/model_bundle.h"
 
 namespace coreai::test {
+
+inline std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
 
 // Its name has a space and a letter outside ASCII, as users' folders do.
 class BundleFolder : public testing::Test {

@@ -95,6 +95,28 @@ TEST(GenuineBundles, OfTheFixturesReadAsTheirKind) {
     if (folder.filename() != "tokenizer") expect_reads_and_verifies(folder, "llm");
 }
 
+// Their assets are not among the fixtures: everything else is read.
+TEST(GenuineBundles, MetadataOfTheLargerOnesReadsAsItsKind) {
+  for (const auto& folder : folders_of(kFixtures / "bundle_metadata")) {
+    SCOPED_TRACE(folder.string());
+    const AnyBundle bundle = open_bundle(folder);
+    const BundleDescription description = describe(bundle);
+    EXPECT_EQ(description.kind, kind_of(folder.filename().string()));
+    EXPECT_FALSE(description.facts.empty() && description.kind != "segmenter");
+    const auto found = problems(bundle);
+    EXPECT_EQ(found.size(), description.assets.size());
+    for (const auto& problem : found) EXPECT_EQ(problem.fault(), BundleFault::kMissingAsset) << problem.what();
+  }
+  const auto flux = PipelineDescriptor::open(kFixtures / "bundle_metadata/flux2_f16_b3");
+  using enum DiffusionMode;
+  EXPECT_EQ(flux.modes(), (std::vector{kFull, kTiled, kHalf}));
+  EXPECT_EQ(flux.configuration().batch_norm_eps, 0.0001);
+  const auto statistics = flux.batch_norm_statistics();
+  ASSERT_TRUE(statistics);
+  EXPECT_EQ(statistics->mean.element_count(), 16);
+  EXPECT_GT(statistics->variance.values<float>()[0], 0);
+}
+
 TEST(GenuineBundles, OfSharedDataReadAsTheirKind) {
   const fs::path data = shared_data();
   if (!fs::exists(data / "genuine")) GTEST_SKIP() << "no " << (data / "genuine");

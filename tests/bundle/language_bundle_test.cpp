@@ -3,6 +3,7 @@
 
 #include "bundle/bundle_folder.h"
 #include "coreai/text/chat_template.h"
+#include "coreai/text/tokenizer.h"
 
 namespace coreai {
 namespace {
@@ -190,6 +191,21 @@ TEST_F(Language, TheTokenizerIsFoundWhateverEmbeddedTokenizerSays) {
   write(dir_ / "tokenizer", "a file");
   expect_fault(BundleFault::kNotAFolder, "tokenizer", "'tokenizer' is a file, not a folder",
                [&] { llm("").tokenizer_directory(); });
+}
+
+TEST_F(Language, BrokenTokenizersAreTypedErrors) {
+  const fs::path tokenizer = LanguageBundle::open(dir_).tokenizer_directory();
+  const std::string whole = test::text_of(fs::path(COREAI_FIXTURE_DIR) / "tiny_llm/q4/tokenizer/tokenizer.json");
+  ASSERT_GT(whole.size(), 1000U);
+  write(tokenizer / "tokenizer.json", whole);
+  EXPECT_EQ(Tokenizer::from_directory(tokenizer).vocab_size(), 512U);
+  for (const std::size_t kept : {std::size_t{0}, std::size_t{1}, whole.size() / 2, whole.size() - 2}) {
+    write(tokenizer / "tokenizer.json", whole.substr(0, kept));
+    EXPECT_THROW(Tokenizer::from_directory(tokenizer), MalformedError) << kept;
+  }
+  fs::remove(tokenizer / "tokenizer.json");  // an empty folder
+  expect_fault(BundleFault::kMissingTokenizer, "language.tokenizer", "has no tokenizer",
+               [&] { LanguageBundle::open(dir_).tokenizer_directory(); });
 }
 
 TEST_F(Language, TheTemplateFileBesideTheTokenizerWins) {

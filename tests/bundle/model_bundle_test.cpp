@@ -177,6 +177,17 @@ TEST_F(Envelope, ABundleThatIsALinkItself) {
   EXPECT_EQ(bundle.require_model("main"), root_ / "link" / "s.aimodel");
 }
 
+TEST_F(Envelope, NamesOnDiskNeedNotBeUtf8) {
+  const fs::path odd = root_ / "b\xff\xfe";
+  fs::rename(dir_, odd);
+  fs::create_symlink("s.aimodel", odd / "l\xff");
+  const auto bundle = ModelBundle::open(odd);
+  bundle.verify();
+  EXPECT_THAT(bundle.symlinks(), SizeIs(1));
+  fs::remove(odd / "s.aimodel");
+  expect_fault(BundleFault::kMissingAsset, "assets.main", "asset 'main' not found", [&] { bundle.verify(); });
+}
+
 TEST_F(Envelope, BytesWithAFolderNeedNoFile) {
   fs::remove(dir_ / "metadata.json");
   const auto bundle = ModelBundle::from_bytes(kEnvelope, dir_);

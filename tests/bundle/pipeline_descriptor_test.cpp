@@ -74,6 +74,13 @@ TEST_F(Pipeline, ReadsVideoDiffusion) {
   EXPECT_EQ(pipeline.configuration().z_dim, 16);
   EXPECT_EQ(pipeline.configuration().default_shift, 3.0);
   pipeline.verify();
+  metadata(R"({"metadata_version": "0.2", "kind": "video-diffusion", "name": "v", "assets": {"text": "T.aimodel"},
+    "diffusion": {}})");
+  folder("T.aimodel");
+  PipelineDescriptor::open(dir_).verify();  // Transformer.aimodel is found by its name
+  fs::remove(dir_ / "Transformer.aimodel");
+  expect_fault(BundleFault::kMissingAsset, "assets.transformer", "required component 'transformer' not found",
+               [&] { PipelineDescriptor::open(dir_).verify(); });
 }
 
 TEST_F(Pipeline, BadBlocksAreNamed) {

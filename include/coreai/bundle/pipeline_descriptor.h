@@ -86,7 +86,8 @@ class PipelineDescriptor {
   const DiffusionComponent* find(std::string_view role) const;
   // Its path. Throws BundleError: no such part, nothing there, compiled.
   std::filesystem::path require(std::string_view role) const;
-  // Every part as require(), and that a mode is possible. verify() throws the first of problems().
+  // Every part as require(), the sidecars, and that a mode is possible (of videos: that there is a denoiser). verify()
+  // throws the first of problems().
   void verify() const;
   std::vector<BundleError> problems() const;
 
