@@ -171,6 +171,8 @@ std::string node_name(const Node& n) {
       return "linear";
     case NodeKind::kExperts:
       return "experts";
+    case NodeKind::kDeltaRule:
+      return "gated_delta";
     case NodeKind::kEmbedding:
       return "embedding";
     case NodeKind::kStore:

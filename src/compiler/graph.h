@@ -42,6 +42,7 @@ enum class NodeKind : std::uint8_t {
   kAttention,
   kLinear,
   kExperts,
+  kDeltaRule,
   kEmbedding,
   kStore,
   kHeads,
@@ -98,6 +99,13 @@ struct ExpertsParams {
   bool gated = false;
 };
 
+// The gated delta rule. Inputs: query, key [b, h, t, d], value [b, h, t, e], decay, beta [b, h, t], state [b, h, d, e].
+// Outputs: rows [b, t, h, e], the new state.
+struct DeltaRuleParams {
+  std::optional<float> norm_eps;
+  float scale = 1;  // of the query
+};
+
 // Rows of a weight by index; inputs: ids. Output scaled by `scale`.
 struct EmbeddingParams {
   WeightSource weight;
@@ -139,7 +147,7 @@ struct Node {
   const ir::Op* source = nullptr;
   std::vector<ValueId> inputs, outputs;
   std::variant<std::monostate, NormParams, LayerNormParams, RopeParams, AttentionParams, LinearParams, ExpertsParams,
-               EmbeddingParams, StoreParams, HeadsParams, ElementwiseParams>
+               DeltaRuleParams, EmbeddingParams, StoreParams, HeadsParams, ElementwiseParams>
       params;
   double position = 0;           // where it stands in program order: a new node takes the place of the one it replaces
   std::string composite_symbol;  // of nodes made from a composite call: what to disable when no kernel takes it

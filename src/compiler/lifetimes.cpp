@@ -40,6 +40,10 @@ StepBuffers buffers_of(const Step& step) {
           read(s.values);
           if (s.mask) b.reads.push_back(s.mask->buffer);
           b.writes.push_back(s.out.buffer);
+        } else if constexpr (std::is_same_v<T, DeltaRuleStep>) {
+          for (const View* v : {&s.query, &s.key, &s.value, &s.decay, &s.beta, &s.state_in})
+            b.reads.push_back(v->buffer);
+          b.writes = {s.out.buffer, s.state_out.buffer};
         } else if constexpr (std::is_same_v<T, CopyStep>) {
           b.reads.push_back(s.in.buffer);
           b.writes.push_back(s.out.buffer);

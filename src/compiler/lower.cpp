@@ -6,6 +6,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "compiler/composite_bodies.h"
 #include "compiler/matchers.h"
 #include "compiler/shapes.h"
 #include "coreai/asset/asset.h"
@@ -258,12 +259,16 @@ class Lowering {
 
   // Makes a node of a call to a known composite; false when its form is not one that a kernel could take.
   bool composite(const ir::Op& op, const ir::Graph& callee, const ir::CompositeDecl& decl) {
-    if (op.results.size() != 1 || !op.results[0]->type->is_tensor()) return false;
+    for (const ir::Value* result : op.results) {
+      if (!result->type->is_tensor()) return false;
+    }
     Node node;
     node.source = &op;
     node.code = op.code;
     node.composite_symbol = callee.name();
     for (const ir::Value* v : op.operands) node.inputs.push_back(tensor(v));
+    if (decl.name == "gated_delta_update") return delta_rule(std::move(node), op, callee);
+    if (op.results.size() != 1) return false;
     bool known = false;
     if (decl.name == "rms_norm") known = rms_norm(node, decl);
     if (decl.name == "layer_norm" || decl.name == "group_norm" || decl.name == "instance_norm")
@@ -277,6 +282,28 @@ class Lowering {
     if (node.kind == NodeKind::kAttention) shape.back() = g_.value(node.inputs[2]).shape.back();
     node.outputs = {g_.new_value(op.results[0]->type->dtype(), std::move(shape))};
     bindings_[op.results[0]].value = node.outputs[0];
+    g_.append(std::move(node));
+    return true;
+  }
+
+  bool delta_rule(Node node, const ir::Op& op, const ir::Graph& callee) {
+    const auto params = read_delta_rule(callee);
+    if (!params || node.inputs.size() != 6 || op.results.size() != 2) return false;
+    const auto shape = [&](std::size_t i) -> const std::vector<Expr>& { return g_.value(node.inputs[i]).shape; };
+    const auto &query = shape(0), &value = shape(2), &state = shape(5);
+    const bool four = query.size() == 4 && value.size() == 4 && state.size() == 4;
+    if (!four || shape(1) != query || !std::equal(query.begin(), query.end() - 1, value.begin())) return false;
+    const std::vector<Expr> tokens(query.begin(), query.end() - 1);
+    if (shape(3) != tokens || shape(4) != tokens || state != std::vector{query[0], query[1], query[3], value[3]})
+      return false;
+    for (const ValueId v : node.inputs) {
+      if (!is_working_float(g_.value(v).dtype)) return false;
+    }
+    const std::vector<Expr> out = {query[0], query[2], query[1], value[3]}, next = state;
+    node.kind = NodeKind::kDeltaRule;
+    node.params = *params;
+    node.outputs = {g_.new_value(op.results[0]->type->dtype(), out), g_.new_value(op.results[1]->type->dtype(), next)};
+    for (std::size_t i = 0; i < 2; ++i) bindings_[op.results[i]].value = node.outputs[i];
     g_.append(std::move(node));
     return true;
   }

@@ -43,6 +43,9 @@ struct StateSlice {
 };
 std::optional<StateSlice> trace_state(Graph& graph, ValueId value);
 
+// The content of a state that a value looks at, through what only moves elements; kNoValue for others.
+ValueId content_of(const Graph& graph, ValueId value);
+
 // Of states in their declared layout, which stores change in place: that nobody reads a content after the store that
 // replaces it. Throws NotPlannable.
 void check_plain_states(const Graph& graph);

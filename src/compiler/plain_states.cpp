@@ -6,9 +6,6 @@
 #include "compiler/views.h"
 
 namespace coreai::compiler {
-namespace {
-
-// The content of a state that a value looks at, through what only moves elements.
 ValueId content_of(const Graph& g, ValueId id) {
   while (g.value(id).state < 0) {
     const Node* p = g.producer(id);
@@ -18,8 +15,6 @@ ValueId content_of(const Graph& g, ValueId id) {
   }
   return id;
 }
-
-}  // namespace
 
 void check_plain_states(const Graph& g) {
   const std::vector<NodeId> order = g.order();

@@ -98,6 +98,17 @@ class Costs {
     c.written_bytes = rows * s.out.width * 4;
     c.multiply_adds = rows * s.heads * (s.head_dim + s.value_dim) * length;
   }
+  void add(Cost& c, const DeltaRuleStep& s, std::int64_t) const {
+    const auto count = [&](const View& view) {
+      std::int64_t n = 1;
+      for (Expr e : view.extents) n *= value(e);
+      return n;
+    };
+    for (const View* v : {&s.query, &s.key, &s.value, &s.decay, &s.beta}) c.read_bytes += count(*v) * 4;
+    c.read_bytes += count(s.state_in) * dtype_bits(dtype_of(s.state_in.buffer)) / 8;
+    c.written_bytes = count(s.out) * 4 + count(s.state_out) * dtype_bits(dtype_of(s.state_out.buffer)) / 8;
+    c.multiply_adds = 3 * count(s.query) * value(s.value.extents[3]);
+  }
   void add(Cost& c, const CopyStep& s, std::int64_t) const {
     std::int64_t n = 1;
     for (Expr e : s.in.extents) n *= value(e);
@@ -169,6 +180,8 @@ std::string detail(const Step& step) {
     return fmt::format("{}{}/{} heads of {}{}", s->keys ? "" : fmt::format("layer {}, ", s->layer), s->heads,
                        s->kv_heads, s->head_dim, s->window ? fmt::format(", window {}", s->window) : "");
   }
+  if (const auto* s = std::get_if<DeltaRuleStep>(&step.body))
+    return s->state_in == s->state_out ? "state in place" : "state copied";
   if (const auto* s = std::get_if<HeadsStep>(&step.body)) {
     std::string text;
     for (const HeadTask& t : s->tasks) {

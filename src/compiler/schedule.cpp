@@ -196,6 +196,8 @@ void Scheduler::emit(const Node& node) {
       return emit_linear(node);
     case NodeKind::kExperts:
       return emit_experts(node);
+    case NodeKind::kDeltaRule:
+      return emit_delta_rule(node);
     case NodeKind::kHeads:
       return emit_heads(node);
     case NodeKind::kAttention:
@@ -257,15 +259,10 @@ void Scheduler::place_states() {
 }
 
 void Scheduler::emit_store(const Node& node) {
-  const auto& p = std::get<StoreParams>(node.params);
-  const View whole = view(node.inputs[0]), update = view(node.inputs[1]);
-  View part = whole;
-  for (std::size_t i = 0; i < part.extents.size(); ++i) {
-    part.offset = g_.exprs.add(part.offset, g_.exprs.mul(p.start[i], part.strides[i]));
-    part.extents[i] = p.extent[i];
-  }
+  const View part = stored_part(node), update = view(node.inputs[1]);
   if (part.extents.size() > kMaxCopyRank) throw NotPlannable{"a state of a rank above 16"};
-  views_[static_cast<std::size_t>(node.outputs[0])] = whole;
+  views_[static_cast<std::size_t>(node.outputs[0])] = view(node.inputs[0]);
+  if (is_same_memory(update, part)) return;  // made there
   add_step(CopyStep{update, part}, "store", elements(node.inputs[1]));
 }
 

@@ -59,6 +59,16 @@ class Scheduler {
   void emit_layer_norm(const Node& node);
   void emit_linear(const Node& node);
   void emit_experts(const Node& node);
+  void emit_delta_rule(const Node& node);
+  // The value as f32 (or, when `any`, as it is stored) with the last `dense` axes without gaps.
+  View dense_view(ValueId v, std::size_t dense, bool any = false);
+  // The memory of `old`, a part of a state that `reader` reads, if all that becomes of its result `v` is that part's
+  // next content and nothing else needs the old one.
+  std::optional<View> state_in_place(const Node& reader, ValueId v, ValueId old);
+  View stored_part(const Node& store);  // of the state
+  bool read_later(const Node& node, const Node* but, ValueId content) const;
+  // Whether two views are the same elements in the same order.
+  bool is_same_memory(const View& a, const View& b);
   int rope_table(ValueId positions, const RopeParams& rope, Expr rows);
   // Heads of a projection as rows: [1, h, q, d] whose heads follow each other within a row.
   Rows head_rows(View at, std::int64_t first_head, std::int64_t head_dim, std::int64_t heads);

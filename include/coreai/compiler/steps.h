@@ -99,6 +99,16 @@ struct ExpertStep {
   bool gated = false;
   Rows out;
 };
+// The gated delta rule over all tokens of a call, from one content of a state to the next: per head
+// S = S exp(decay); d = (value - key S) beta; S = S + key d; out = query S.
+struct DeltaRuleStep {
+  View query, key;                // f32 [batch, heads, tokens, key dim], elements of a token without gaps
+  View value, out;                // f32 [batch, heads, tokens, value dim], the same
+  View decay, beta;               // f32 [batch, heads, tokens]
+  View state_in, state_out;       // f32, f16 or bf16 [batch, heads, key dim, value dim], no gaps in a head; may be one
+  std::optional<float> norm_eps;  // query and key are divided by sqrt(sum of squares + eps)
+  float scale = 1;                // of the query
+};
 // cos and sin of positions, made once per call and shared by the layers: table [q, 2 * half].
 struct RopeTableStep {
   int positions = -1;  // buffer of si32
@@ -181,7 +191,7 @@ struct ElementwiseStep {
 };
 
 using StepBody = std::variant<EmbeddingStep, NormStep, LayerNormStep, LinearStep, ExpertStep, RopeTableStep, HeadsStep,
-                              AttentionStep, CopyStep, ElementwiseStep, GenericStep>;
+                              AttentionStep, DeltaRuleStep, CopyStep, ElementwiseStep, GenericStep>;
 
 struct Step {
   StepBody body;

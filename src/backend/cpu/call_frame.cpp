@@ -19,6 +19,7 @@ constexpr std::int64_t kRowsPerChunk = 8;
 constexpr std::int64_t kNormElementsPerChunk = 4096;
 // Units (kEwBlock elements at most) of one chunk of an element-wise chain.
 constexpr std::int64_t kUnitsPerChunk = 16;
+constexpr std::int64_t kDeltaChunksPerThread = 4;
 // A chunk of a linear layer reads at least this many bytes of weights.
 constexpr std::size_t kMinChunkBytes = 16 << 10;
 
@@ -81,6 +82,7 @@ void CallFrame::build_phases() {
       add(PhaseKind::kAttention);
       add(PhaseKind::kAttentionJoin);
     }
+    if (std::holds_alternative<compiler::DeltaRuleStep>(step.body)) add(PhaseKind::kDeltaRule);
     if (std::holds_alternative<compiler::CopyStep>(step.body)) add(PhaseKind::kCopy);
     if (const auto* chain = std::get_if<compiler::ElementwiseStep>(&step.body)) {
       calls_[i].program = ew_program(*chain);
@@ -227,6 +229,7 @@ void CallFrame::bind_step(int index) {
   if (const auto* s = std::get_if<compiler::RopeTableStep>(&step.body)) bind_table(call, *s);
   if (const auto* s = std::get_if<compiler::HeadsStep>(&step.body)) bind_heads(call, *s);
   if (const auto* s = std::get_if<compiler::AttentionStep>(&step.body)) bind_attention(call, *s);
+  if (const auto* s = std::get_if<compiler::DeltaRuleStep>(&step.body)) bind_delta_rule(call, *s);
   if (const auto* s = std::get_if<compiler::ElementwiseStep>(&step.body)) bind_elementwise(call, *s);
   if (const auto* s = std::get_if<compiler::GenericStep>(&step.body); s && call.op) bind_op(call, *s);
   if (const auto* s = std::get_if<compiler::CopyStep>(&step.body)) bind_copy(call, *s);
@@ -404,6 +407,32 @@ void CallFrame::bind_attention(StepCall& call, const compiler::AttentionStep& st
   }
 }
 
+void CallFrame::bind_delta_rule(StepCall& call, const compiler::DeltaRuleStep& step) {
+  DeltaRuleArgs& a = call.delta;
+  a = {};
+  const auto first = [&](const compiler::View& view) {
+    const DType dtype = executable_.plan.buffers[static_cast<std::size_t>(view.buffer)].dtype;
+    return address(view.buffer) + value(view.offset) * (dtype_bits(dtype) / 8);
+  };
+  const auto tokens = [&](const compiler::View& view, auto& array) {
+    array = {reinterpret_cast<float*>(first(view)), value(view.strides[0]), value(view.strides[1]),
+             value(view.strides[2])};
+  };
+  const auto states = [&](const compiler::View& view, auto& array) {
+    array = {first(view), executable_.plan.buffers[static_cast<std::size_t>(view.buffer)].dtype, value(view.strides[0]),
+             value(view.strides[1])};
+  };
+  tokens(step.query, a.query), tokens(step.key, a.key), tokens(step.value, a.value);
+  tokens(step.decay, a.decay), tokens(step.beta, a.beta), tokens(step.out, a.out);
+  states(step.state_in, a.state_in), states(step.state_out, a.state_out);
+  a.batch = value(step.query.extents[0]), a.heads = value(step.query.extents[1]);
+  a.tokens = value(step.query.extents[2]), a.key_dim = value(step.query.extents[3]);
+  a.value_dim = value(step.value.extents[3]);
+  a.normalise = step.norm_eps.has_value();
+  a.eps = step.norm_eps.value_or(0.0f);
+  a.scale = step.scale;
+}
+
 void CallFrame::bind_elementwise(StepCall& call, const compiler::ElementwiseStep& step) {
   EwBinding& b = call.binding;
   b = {};
@@ -521,6 +550,15 @@ void CallFrame::cut(Phase& phase) {
         scratch =
             std::max(scratch, static_cast<std::size_t>(r.queries * r.heads * call.attention.value_dim) * sizeof(float));
       }
+      break;
+    }
+    case PhaseKind::kDeltaRule: {
+      const std::int64_t units = delta_units(call.delta);
+      const std::int64_t wanted = executable_.threads == 1 ? 1 : executable_.threads * kDeltaChunksPerThread;
+      const std::int64_t most = std::min<std::int64_t>(wanted, ThreadPool::kMaxChunks);
+      phase.per_chunk = std::max<std::int64_t>((units + most - 1) / most, 1);
+      phase.chunks = static_cast<int>((units + phase.per_chunk - 1) / phase.per_chunk);
+      scratch = delta_scratch_bytes(call.delta);
       break;
     }
     case PhaseKind::kRopeTable:

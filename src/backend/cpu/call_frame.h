@@ -7,6 +7,7 @@
 
 #include "backend/cpu/arena_layout.h"
 #include "backend/cpu/attention.h"
+#include "backend/cpu/delta_rule.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/executable.h"
 #include "backend/cpu/experts.h"
@@ -64,6 +65,7 @@ class CallFrame final : public StepProgram {
     kHeads,
     kAttention,
     kAttentionJoin,
+    kDeltaRule,
     kCopy,
     kElementwise,
     kGeneric,
@@ -85,6 +87,7 @@ class CallFrame final : public StepProgram {
     std::vector<QkvArgs> heads;
     AttentionArgs attention;
     AttentionPlan attention_plan;
+    DeltaRuleArgs delta;
     ExpertProduct experts;
     const std::int32_t* ids = nullptr;
     std::vector<std::int32_t> own_ids;
@@ -123,6 +126,7 @@ class CallFrame final : public StepProgram {
   void bind_table(StepCall& call, const compiler::RopeTableStep& step);
   void bind_heads(StepCall& call, const compiler::HeadsStep& step);
   void bind_attention(StepCall& call, const compiler::AttentionStep& step);
+  void bind_delta_rule(StepCall& call, const compiler::DeltaRuleStep& step);
   void bind_elementwise(StepCall& call, const compiler::ElementwiseStep& step);
   void bind_copy(StepCall& call, const compiler::CopyStep& step);
   void bind_op(StepCall& call, const compiler::GenericStep& step);

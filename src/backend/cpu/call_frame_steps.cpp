@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "backend/cpu/call_frame.h"
+#include "backend/cpu/kernel_tables.h"
 #include "coreai/base/error.h"
 
 namespace coreai::cpu {
@@ -112,6 +113,9 @@ void CallFrame::compute(int step_index, int chunk, const Worker& worker) {
           .join(call.attention, call.attention_plan, chunk, reinterpret_cast<const float*>(memory_.partials->data()),
                 scratch, r.heads * call.attention.value_dim, call.attention.value_dim);
     }
+    case PhaseKind::kDeltaRule:
+      return kernel_tables(executable_.isa)
+          .delta_rule(call.delta, begin, std::min(begin + phase.per_chunk, delta_units(call.delta)), scratch);
     case PhaseKind::kCopy:
       return copy(std::get<compiler::CopyStep>(step.body), call, chunk);
     case PhaseKind::kElementwise:

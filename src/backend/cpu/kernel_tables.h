@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/delta_rule.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/reduce.h"
@@ -17,6 +18,7 @@ struct KernelTables {
   GemmKernels gemm;
   TapKernels taps;
   ReduceKernels reduce;
+  DeltaRuleKernel delta_rule = nullptr;
 };
 
 extern const KernelTables kKernelsPortable;

@@ -8,6 +8,7 @@
 #include "backend/cpu/attention_impl.h"
 #include "backend/cpu/row_impl.h"
 
+#include "backend/cpu/delta_rule_impl.h"
 #include "backend/cpu/elementwise_impl.h"
 
 #include "backend/cpu/gemm_impl.h"
@@ -16,7 +17,7 @@
 
 namespace coreai::cpu {
 
-const KernelTables kKernelsAvx2 = {kAttentionKernels, kRowKernels, elementwise_run,
-                                   kGemmKernels,      kTapKernels, kReduceKernels};
+const KernelTables kKernelsAvx2 = {kAttentionKernels, kRowKernels,    elementwise_run,  kGemmKernels,
+                                   kTapKernels,       kReduceKernels, delta_rule_kernel};
 
 }  // namespace coreai::cpu
