@@ -6,6 +6,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "compiler/composites.h"
 #include "compiler/lower.h"
 #include "compiler/passes.h"
 #include "compiler/schedule.h"
@@ -70,6 +71,7 @@ CompileResult compile_once(const ir::Module& module, const ir::Graph& function, 
   graph.plain_states = attempt.plain_states;
   if (on("fold")) fold_constants(graph, evaluator);
   if (options.trace) trace_folded(graph);
+  if (on("fusion")) fold_channel_scales(graph);
   if (on("linear")) form_linear_layers(graph);
   if (on("recognize")) recognize_composites(graph, attempt.inlined);
   graph.sweep();

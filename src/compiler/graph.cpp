@@ -163,6 +163,8 @@ std::string node_name(const Node& n) {
       return "rms_norm";
     case NodeKind::kLayerNorm:
       return "layer_norm";
+    case NodeKind::kRowwise:
+      return "rowwise";
     case NodeKind::kRope:
       return "rope";
     case NodeKind::kAttention:

@@ -38,6 +38,7 @@ enum class NodeKind : std::uint8_t {
   kOp,
   kRmsNorm,
   kLayerNorm,
+  kRowwise,
   kRope,
   kAttention,
   kLinear,
@@ -61,6 +62,12 @@ struct NormParams {
 struct LayerNormParams {
   float eps = 0;
   std::int64_t groups = 0;  // 0: the last axis
+};
+
+// A function of the elements along axes (ascending). Inputs: x.
+struct RowwiseParams {
+  Rowwise kind = Rowwise::kLogSoftmax;
+  std::vector<std::int64_t> axes;
 };
 
 // Rotation of the last axis. Inputs: x [.., q, d], positions [1, q]. Angle = position * inverse_frequencies[i].
@@ -146,8 +153,8 @@ struct Node {
   ir::OpCode code{};
   const ir::Op* source = nullptr;
   std::vector<ValueId> inputs, outputs;
-  std::variant<std::monostate, NormParams, LayerNormParams, RopeParams, AttentionParams, LinearParams, ExpertsParams,
-               DeltaRuleParams, EmbeddingParams, StoreParams, HeadsParams, ElementwiseParams>
+  std::variant<std::monostate, NormParams, LayerNormParams, RowwiseParams, RopeParams, AttentionParams, LinearParams,
+               ExpertsParams, DeltaRuleParams, EmbeddingParams, StoreParams, HeadsParams, ElementwiseParams>
       params;
   double position = 0;           // where it stands in program order: a new node takes the place of the one it replaces
   std::string composite_symbol;  // of nodes made from a composite call: what to disable when no kernel takes it

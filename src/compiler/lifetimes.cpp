@@ -15,7 +15,7 @@ StepBuffers buffers_of(const Step& step) {
         if constexpr (std::is_same_v<T, EmbeddingStep>) {
           b.reads.push_back(s.ids);
           b.writes.push_back(s.out.buffer);
-        } else if constexpr (std::is_same_v<T, LayerNormStep>) {
+        } else if constexpr (std::is_same_v<T, LayerNormStep> || std::is_same_v<T, RowwiseStep>) {
           b.reads.push_back(s.in.buffer);
           b.writes.push_back(s.out.buffer);
         } else if constexpr (std::is_same_v<T, NormStep> || std::is_same_v<T, LinearStep>) {

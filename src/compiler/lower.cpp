@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "compiler/composite_bodies.h"
+#include "compiler/composites.h"
 #include "compiler/matchers.h"
 #include "compiler/shapes.h"
 #include "coreai/asset/asset.h"
@@ -145,7 +146,7 @@ class Lowering {
       origin.node = static_cast<NodeId>(g_.nodes.size() - 1);
       origin.traced.fate = OpFate::kStep;
     } else if (op.code == OpCode::kInvoke) {
-      if (module_.callee(op).composite()) origin.traced.fate = OpFate::kInlined;
+      if (module_.callee(op).composite()) origin.traced.fate = kept_.contains(&op) ? OpFate::kStep : OpFate::kInlined;
     } else if (op.code == OpCode::kSerializationOpaque) {
       origin.traced.fate = OpFate::kInlined;
     } else if (op.code != OpCode::kConstant && op.results.size() == 1) {
@@ -252,6 +253,7 @@ class Lowering {
     const auto decl = callee.composite();
     if (decl && options_.keep_composites && !options_.inline_symbols.contains(callee.name()) &&
         composite(op, callee, *decl)) {
+      kept_.insert(&op);
       return;
     }
     inline_region(op, callee.body(), depth);
@@ -269,6 +271,10 @@ class Lowering {
     for (const ir::Value* v : op.operands) node.inputs.push_back(tensor(v));
     if (decl.name == "gated_delta_update") return delta_rule(std::move(node), op, callee);
     if (op.results.size() != 1) return false;
+    if (const auto result = lower_composite(g_, decl, node.composite_symbol, op, node.inputs)) {
+      bindings_[op.results[0]].value = *result;
+      return true;
+    }
     bool known = false;
     if (decl.name == "rms_norm") known = rms_norm(node, decl);
     if (decl.name == "layer_norm" || decl.name == "group_norm" || decl.name == "instance_norm")
@@ -496,6 +502,7 @@ class Lowering {
   Graph g_;
   std::unordered_map<const ir::Value*, Binding> bindings_;
   std::vector<std::string> state_names_;
+  std::set<const ir::Op*> kept_;  // calls of composites that became nodes
 };
 
 }  // namespace

@@ -58,6 +58,10 @@ class Costs {
     c.read_bytes = c.written_bytes = rows * s.in.width * 4;
     c.weight_bytes = std::ssize(s.scale) * 4 + std::ssize(s.bias) * 4;
   }
+  static void add(Cost& c, const RowwiseStep& s, std::int64_t rows) {
+    c.read_bytes = rows * s.in.width * 4;
+    c.written_bytes = rows * s.out.width * 4;
+  }
   void add(Cost& c, const LinearStep& s, std::int64_t rows) const {
     std::int64_t outputs = 0;
     for (const WeightSource& w : plan_.weights[static_cast<std::size_t>(s.weight)]) {
@@ -174,6 +178,7 @@ std::string detail(const Step& step) {
   if (const auto* s = std::get_if<ExpertStep>(&step.body))
     return fmt::format("{} -> {}, one of {} each", s->in.width, s->out.width, s->experts);
   if (const auto* s = std::get_if<LayerNormStep>(&step.body)) return fmt::format("{}", s->in.width);
+  if (const auto* s = std::get_if<RowwiseStep>(&step.body)) return fmt::format("{}", s->in.width);
   if (const auto* s = std::get_if<NormStep>(&step.body))
     return fmt::format("{}{}", s->in.width, s->residual ? " + residual" : "");
   if (const auto* s = std::get_if<AttentionStep>(&step.body)) {

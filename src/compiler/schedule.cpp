@@ -192,6 +192,8 @@ void Scheduler::emit(const Node& node) {
       return emit_norm(node);
     case NodeKind::kLayerNorm:
       return emit_layer_norm(node);
+    case NodeKind::kRowwise:
+      return emit_rowwise(node);
     case NodeKind::kLinear:
       return emit_linear(node);
     case NodeKind::kExperts:
@@ -287,6 +289,10 @@ void Scheduler::emit_op(const Node& node) {
     bool all_views = options_.views || !node.source;
     for (ValueId v : node.outputs) all_views = all_views && find_view(v).has_value();
     if (all_views) return;
+    const bool reshapes =
+        node.code == OpCode::kReshape || node.code == OpCode::kExpandDims || node.code == OpCode::kShrinkDims;
+    if (reshapes && (options_.views || !node.source) && !is_subbyte(g_.value(node.inputs[0]).dtype))
+      return reshape(node);
   }
   if (g_.value(node.outputs[0]).constant) return;
   COREAI_INVARIANT(node.source != nullptr);
@@ -305,6 +311,14 @@ void Scheduler::emit_op(const Node& node) {
     step.outputs.push_back(std::move(out));
   }
   add_step(std::move(step), fmt::format("op {}", ir::op_info(node.code).text_name), count);
+}
+
+void Scheduler::reshape(const Node& node) {
+  View from = view(node.inputs[0]);
+  if (!is_contiguous(g_.exprs, from)) from = contiguous_copy(from, buffer_dtype(from.buffer));
+  View to = contiguous_view(g_.exprs, from.buffer, g_.value(node.outputs[0]).shape);
+  to.offset = from.offset;
+  views_[static_cast<std::size_t>(node.outputs[0])] = to;
 }
 
 GenericOperand Scheduler::generic_operand(ValueId v, DType declared) {

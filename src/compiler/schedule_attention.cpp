@@ -113,8 +113,15 @@ std::optional<Scheduler::BatchedMask> Scheduler::score_mask(const Node& node, Ex
   const Expr wanted[] = {batch, heads, rows, keys};
   for (std::size_t i = 0; i < 4; ++i) {
     if (at.extents[i] == wanted[i]) continue;
-    if (at.extents.size() != 4 || at.extents[i] != one)
+    const bool differs = x.as_constant(at.extents[i]) && x.as_constant(wanted[i]) && at.extents[i] != one;
+    if (at.extents.size() != 4 || differs)
       throw NotPlannable{"a mask that does not broadcast to the scores", node.composite_symbol};
+    if (at.extents[i] != one) {  // the plan holds when they are equal
+      g_.require_nonnegative(x.sub(at.extents[i], wanted[i]), "a mask of the extents of the scores");
+      g_.require_nonnegative(x.sub(wanted[i], at.extents[i]), "a mask of the extents of the scores");
+      at.extents[i] = wanted[i];
+      continue;
+    }
     at.strides[i] = x.constant(0);
     if (i == 3) at.extents[i] = keys;
   }

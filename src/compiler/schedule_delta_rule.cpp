@@ -68,7 +68,7 @@ std::optional<View> Scheduler::state_in_place(const Node& reader, ValueId v, Val
       if (stored && (user->inputs[1] != v || user->inputs[0] != content)) return std::nullopt;
       const View to =
           stored ? stored_part(*user) : view(g_.state_initial[static_cast<std::size_t>(kept - g_.state_final.begin())]);
-      const View from = view(old);
+      View from = view(old);
       if (!is_same_memory(from, to) || read_later(reader, stored ? &*user : nullptr, content)) return std::nullopt;
       return from;
     }

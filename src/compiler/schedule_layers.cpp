@@ -102,6 +102,46 @@ void Scheduler::emit_layer_norm(const Node& node) {
   add_step(step, p.groups ? "group_norm" : "layer_norm", rows);
 }
 
+void Scheduler::emit_rowwise(const Node& node) {
+  const auto& p = std::get<RowwiseParams>(node.params);
+  ExprPool& x = g_.exprs;
+  // Rows lie behind the other axes.
+  const View at = view(node.inputs[0]);
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < at.extents.size(); ++i) {
+    if (std::ranges::find(p.axes, static_cast<std::int64_t>(i)) == p.axes.end()) order.push_back(i);
+  }
+  const std::size_t outer = order.size();
+  for (const std::int64_t axis : p.axes) order.push_back(static_cast<std::size_t>(axis));
+  View turned = at;
+  std::int64_t width = 1;
+  Expr rows = x.constant(1);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    turned.extents[i] = at.extents[order[i]];
+    turned.strides[i] = at.strides[order[i]];
+    if (i < outer) rows = x.mul(rows, turned.extents[i]);
+    if (i >= outer) width *= x.as_constant(turned.extents[i]).value_or(0);
+  }
+  if (width <= 0) throw NotPlannable{"a function of empty rows", node.composite_symbol};
+  RowwiseStep step;
+  step.kind = p.kind;
+  const auto in = p.axes.size() == 1 && buffer_dtype(at.buffer) == DType::kF32 ? as_rows(turned) : std::nullopt;
+  step.in = in ? *in : Rows{contiguous_copy(turned, DType::kF32).buffer, x.constant(0), width, width};
+  const bool whole = p.kind == Rowwise::kLogSoftmax;
+  step.out = {new_buffer(Buffer::Kind::kArena, DType::kF32, whole ? x.mul(rows, x.constant(width)) : rows),
+              x.constant(0), whole ? width : 1, whole ? width : 1};
+  View out = contiguous_view(x, step.out.buffer, whole ? turned.extents : g_.value(node.outputs[0]).shape);
+  if (whole) {
+    const View made = out;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      out.extents[order[i]] = made.extents[i];
+      out.strides[order[i]] = made.strides[i];
+    }
+  }
+  views_[static_cast<std::size_t>(node.outputs[0])] = out;
+  add_step(step, whole ? "log_softmax" : "vector_norm", rows);
+}
+
 void Scheduler::emit_linear(const Node& node) {
   const auto& p = std::get<LinearParams>(node.params);
   LinearStep step;

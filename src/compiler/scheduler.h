@@ -57,6 +57,7 @@ class Scheduler {
   void emit_embedding(const Node& node);
   void emit_norm(const Node& node);
   void emit_layer_norm(const Node& node);
+  void emit_rowwise(const Node& node);
   void emit_linear(const Node& node);
   void emit_experts(const Node& node);
   void emit_delta_rule(const Node& node);
@@ -100,6 +101,8 @@ class Scheduler {
 
   // ---- operations without a fused kernel ----
   void emit_op(const Node& node);
+  // Elements in another grouping: in place where they have no gaps, else one copy.
+  void reshape(const Node& node);
   GenericOperand generic_operand(ValueId v, DType declared);
 
   // ---- outputs ----

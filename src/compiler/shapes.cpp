@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 
@@ -49,7 +50,7 @@ Expr broadcast_extent(Graph& g, const Node& node, Expr a, Expr b) {
   // Two different expressions: the plan holds when they are equal.
   g.require_nonnegative(g.exprs.sub(a, b), "operands of one extent");
   g.require_nonnegative(g.exprs.sub(b, a), "operands of one extent");
-  return ca ? a : b;
+  return cb ? b : a;
 }
 
 std::vector<Expr> broadcast(Graph& g, const Node& node, const std::vector<Expr>& a, const std::vector<Expr>& b) {
@@ -166,6 +167,11 @@ std::optional<std::vector<Expr>> host_result(Graph& g, const Node& node, const s
 
 // ---- shapes ----
 
+void require_equal(Graph& g, Expr a, Expr b, const char* reason) {
+  g.require_nonnegative(g.exprs.sub(a, b), reason);
+  g.require_nonnegative(g.exprs.sub(b, a), reason);
+}
+
 std::vector<Expr> reshape_shape(Graph& g, const Node& node) {
   const auto& wanted = host_elements(g, node, 1);
   const std::vector<Expr>& in = g.value(node.inputs[0]).shape;
@@ -182,14 +188,14 @@ std::vector<Expr> reshape_shape(Graph& g, const Node& node) {
   }
   const Expr total = product(g, in);
   if (inferred) {
-    const auto q = g.exprs.exact_quotient(total, known);
-    if (!q) give_up(node, fmt::format("{} elements by {}", g.exprs.text(total), g.exprs.text(known)));
-    out[*inferred] = *q;
+    const auto exact = g.exprs.exact_quotient(total, known);
+    const Expr q = exact ? *exact : g.exprs.floor_div(total, known);
+    if (!exact) require_equal(g, g.exprs.mul(q, known), total, "a reshape keeps its elements");
+    out[*inferred] = q;
   } else if (known != total) {
     const auto a = g.exprs.as_constant(known), b = g.exprs.as_constant(total);
     if (a && b) give_up(node, "element counts differ");
-    g.require_nonnegative(g.exprs.sub(known, total), "a reshape keeps its elements");
-    g.require_nonnegative(g.exprs.sub(total, known), "a reshape keeps its elements");
+    require_equal(g, known, total, "a reshape keeps its elements");
   }
   return out;
 }
@@ -318,12 +324,92 @@ std::vector<Expr> reduce_shape(Graph& g, const Node& node) {
   return out;
 }
 
+// How often a window of `taps` elements fits into `extent`.
+Expr window_count(Graph& g, const Node& node, Expr extent, Expr taps, std::int64_t stride, std::int64_t dilation,
+                  bool up = false) {
+  ExprPool& x = g.exprs;
+  if (stride < 1 || dilation < 1) give_up(node, "a stride or dilation below 1");
+  const Expr one = x.constant(1), reach = x.add(x.mul(x.sub(taps, one), x.constant(dilation)), one);
+  const Expr free = x.sub(extent, reach);
+  const auto known = x.as_constant(free);
+  if (known && *known < 0) give_up(node, "a window larger than its input");
+  g.require_nonnegative(free, "a window is not larger than its input");
+  return x.add(x.floor_div(up ? x.add(free, x.constant(stride - 1)) : free, x.constant(stride)), one);
+}
+
+// One constant per spatial axis.
+std::vector<std::int64_t> per_axis(const Graph& g, const Node& node, std::size_t operand, std::size_t axes) {
+  std::vector<std::int64_t> values = constant_list(g, node, operand);
+  if (values.size() != axes) give_up(node, "as many values as spatial axes are needed");
+  return values;
+}
+
+std::vector<Expr> conv_shape(Graph& g, const Node& node, std::size_t axes) {
+  std::vector<Expr> out = g.value(node.inputs.at(0)).shape;
+  const std::vector<Expr> weight = g.value(node.inputs.at(1)).shape;
+  if (out.size() != axes + 2 || weight.size() != out.size()) give_up(node, "operands of another rank");
+  const auto stride = per_axis(g, node, 2, axes), dilation = per_axis(g, node, 3, axes);
+  out[1] = weight[0];
+  for (std::size_t i = 0; i < axes; ++i)
+    out[2 + i] = window_count(g, node, out[2 + i], weight[2 + i], stride[i], dilation[i]);
+  return out;
+}
+
+std::vector<Expr> pool_shape(Graph& g, const Node& node, std::size_t axes, bool up) {
+  std::vector<Expr> out = g.value(node.inputs.at(0)).shape;
+  if (out.size() != axes + 2) give_up(node, "an operand of another rank");
+  const auto window = per_axis(g, node, 1, axes), stride = per_axis(g, node, 2, axes),
+             dilation = per_axis(g, node, 3, axes);
+  for (std::size_t i = 0; i < axes; ++i) {
+    if (window[i] < 1) give_up(node, "an empty window");
+    out[2 + i] = window_count(g, node, out[2 + i], g.exprs.constant(window[i]), stride[i], dilation[i], up);
+  }
+  return out;
+}
+
+std::vector<Expr> pad_shape(Graph& g, const Node& node) {
+  std::vector<Expr> out = g.value(node.inputs.at(0)).shape;
+  const auto padding = host_elements(g, node, 1);
+  if (padding.size() != 2 * out.size()) give_up(node, "the padding needs two elements per axis");
+  for (std::size_t i = 0; i < padding.size(); ++i) {
+    const auto known = g.exprs.as_constant(padding[i]);
+    if (known && *known < 0) give_up(node, "a negative padding");
+    g.require_nonnegative(padding[i], "a padding is not negative");
+    out[i / 2] = g.exprs.add(out[i / 2], padding[i]);
+  }
+  return out;
+}
+
 std::vector<Expr> declared_or_give_up(Graph& g, const Node& node) {
   const ir::TypeRef type = node.source->results.at(0)->type;
   if (!type->is_tensor() || !type->shape().is_static()) give_up(node, "its extents cannot be computed");
   std::vector<Expr> out;
   for (std::int64_t d : type->shape().dims()) out.push_back(g.exprs.constant(d));
   return out;
+}
+
+// Convolutions, pooling and padding: as declared when that says all.
+std::vector<Expr> windowed_shape(Graph& g, const Node& node) {
+  const ir::TypeRef declared = node.source->results.at(0)->type;
+  if (declared->is_tensor() && declared->shape().is_static()) return declared_or_give_up(g, node);
+  switch (node.code) {
+    case OpCode::kPad:
+      return pad_shape(g, node);
+    case OpCode::kConv2d:
+      return conv_shape(g, node, 2);
+    case OpCode::kConv3d:
+      return conv_shape(g, node, 3);
+    case OpCode::kSumPool2d:
+    case OpCode::kSumPool3d:
+      return pool_shape(g, node, node.code == OpCode::kSumPool2d ? 2 : 3, false);
+    default:
+      break;
+  }
+  const auto& up = g.value(node.inputs.at(4)).constant;
+  if (!up || up->element_count() != 1) give_up(node, "whether windows reach over the edge is not known");
+  std::array<double, 1> element{};
+  read_as_f64(*up, element);
+  return pool_shape(g, node, node.code == OpCode::kMaxPool2d ? 2 : 3, element[0] != 0);
 }
 
 std::vector<Expr> output_shape(Graph& g, const Node& node) {
@@ -374,6 +460,14 @@ std::vector<Expr> output_shape(Graph& g, const Node& node) {
     case OpCode::kWhere:
     case OpCode::kBroadcastingWhere:
       return broadcast(g, node, broadcast(g, node, shape_of(0), shape_of(1)), shape_of(2));
+    case OpCode::kConv2d:
+    case OpCode::kConv3d:
+    case OpCode::kMaxPool2d:
+    case OpCode::kMaxPool3d:
+    case OpCode::kSumPool2d:
+    case OpCode::kSumPool3d:
+    case OpCode::kPad:
+      return windowed_shape(g, node);
     case OpCode::kReduceSum:
     case OpCode::kReduceMean:
     case OpCode::kReduceMax:

@@ -1,4 +1,4 @@
-// The steps of a plan and what they work on: weights, buffers, views.
+// The steps of a plan.
 #pragma once
 
 #include <cstddef>
@@ -9,50 +9,13 @@
 #include <vector>
 
 #include "coreai/base/ndarray.h"
-#include "coreai/compiler/expr.h"
+#include "coreai/compiler/operands.h"
 #include "coreai/compiler/scalar_op.h"
 #include "coreai/ir/module.h"
 
 namespace coreai::compiler {
 
 enum class Activation : std::uint8_t { kNone, kSilu, kGeluTanh, kGeluErf, kGeluSigmoid };
-
-// A matrix [rows, columns] as the file stores it: value = scale * (data - zero) + offset, one scale per block of
-// columns (and of rows). `first_row`, `rows` select a part of `data`. A plain float matrix has no scale.
-struct WeightSource {
-  NDArray data;
-  std::optional<NDArray> scale, zero, offset;  // [data rows / row block, columns / column block]
-  std::optional<NDArray>
-      table;                // palettes [data rows / row block, columns / column block, entries]: value = entry data
-  bool transposed = false;  // plain float data stored [columns, rows]
-  std::int64_t first_row = 0, rows = 0, columns = 0;
-};
-
-// Memory of a call. Element type f32 unless said; `bytes` is an expression.
-struct Buffer {
-  enum class Kind : std::uint8_t { kArena, kInput, kOutput, kState, kConstant } kind = Kind::kArena;
-  DType dtype = DType::kF32;
-  std::size_t index = 0;  // of the input, output or state
-  Expr elements = 0;
-  int first_step = -1, last_step = -1;  // that touch it
-  std::optional<NDArray> constant = {};
-};
-
-// Rows in a buffer: row r starts at element offset + r * row_stride.
-struct Rows {
-  int buffer = -1;
-  Expr offset = 0;
-  std::int64_t row_stride = 0;
-  std::int64_t width = 0;
-};
-
-// Elements of a buffer by strides, in elements.
-struct View {
-  int buffer = -1;
-  Expr offset = 0;
-  std::vector<Expr> extents, strides;
-  bool operator==(const View&) const = default;
-};
 
 struct EmbeddingStep {
   int weight = -1;
@@ -75,6 +38,15 @@ struct LayerNormStep {
   std::vector<float> scale, bias;  // [period * width / spread], or empty
   std::int64_t period = 1, spread = 1;
   float eps = 0;
+};
+// A function of each row by itself.
+enum class Rowwise : std::uint8_t {
+  kLogSoftmax,
+  kVectorNorm,  // square root of the sum of squares: `out` has width 1
+};
+struct RowwiseStep {
+  Rowwise kind = Rowwise::kLogSoftmax;
+  Rows in, out;
 };
 struct LinearStep {
   Rows in;
@@ -190,8 +162,9 @@ struct ElementwiseStep {
   View out;  // row-major
 };
 
-using StepBody = std::variant<EmbeddingStep, NormStep, LayerNormStep, LinearStep, ExpertStep, RopeTableStep, HeadsStep,
-                              AttentionStep, DeltaRuleStep, CopyStep, ElementwiseStep, GenericStep>;
+using StepBody =
+    std::variant<EmbeddingStep, NormStep, LayerNormStep, RowwiseStep, LinearStep, ExpertStep, RopeTableStep, HeadsStep,
+                 AttentionStep, DeltaRuleStep, CopyStep, ElementwiseStep, GenericStep>;
 
 struct Step {
   StepBody body;

@@ -73,6 +73,7 @@ void CallFrame::build_phases() {
     if (std::holds_alternative<compiler::EmbeddingStep>(step.body)) add(PhaseKind::kEmbedding);
     if (std::holds_alternative<compiler::NormStep>(step.body)) add(PhaseKind::kNorm);
     if (std::holds_alternative<compiler::LayerNormStep>(step.body)) add(PhaseKind::kLayerNorm);
+    if (std::holds_alternative<compiler::RowwiseStep>(step.body)) add(PhaseKind::kRowwise);
     if (std::holds_alternative<compiler::RopeTableStep>(step.body)) add(PhaseKind::kRopeTable);
     if (const auto* heads = std::get_if<compiler::HeadsStep>(&step.body)) {
       calls_[i].heads.resize(heads->tasks.size());
@@ -224,6 +225,7 @@ void CallFrame::bind_step(int index) {
   if (const auto* s = std::get_if<compiler::EmbeddingStep>(&step.body)) bind_embedding(call, *s);
   if (const auto* s = std::get_if<compiler::NormStep>(&step.body)) bind_norm(call, *s);
   if (const auto* s = std::get_if<compiler::LayerNormStep>(&step.body)) bind_layer_norm(call, *s);
+  if (const auto* s = std::get_if<compiler::RowwiseStep>(&step.body)) bind_rowwise(call, *s);
   if (const auto* s = std::get_if<compiler::LinearStep>(&step.body)) bind_linear(call, *s);
   if (const auto* s = std::get_if<compiler::ExpertStep>(&step.body)) bind_experts(call, *s);
   if (const auto* s = std::get_if<compiler::RopeTableStep>(&step.body)) bind_table(call, *s);
@@ -272,6 +274,13 @@ void CallFrame::bind_layer_norm(StepCall& call, const compiler::LayerNormStep& s
   a.eps = step.eps;
   a.period = step.period;
   a.spread = step.spread;
+}
+
+void CallFrame::bind_rowwise(StepCall& call, const compiler::RowwiseStep& step) {
+  const float* x = row_address(step.in, call.row_begin);
+  float* out = row_address(step.out, to_output(step.out.buffer) ? 0 : call.row_begin);
+  call.softmax = {x, step.in.row_stride, out, step.out.row_stride, step.in.width, 1.0f, true};
+  call.vector_norm = {x, step.in.row_stride, out, step.out.row_stride, step.in.width};
 }
 
 void CallFrame::bind_linear(StepCall& call, const compiler::LinearStep& step) {
@@ -473,15 +482,28 @@ std::size_t CallFrame::cut_linear(Phase& phase) const {
   return phase.redoable ? static_cast<std::size_t>(call.rows * phase.per_chunk * kPanelRows) * sizeof(float) : 0;
 }
 
+// Scratch bytes.
+std::size_t CallFrame::cut_delta_rule(Phase& phase) const {
+  const DeltaRuleArgs& a = calls_[static_cast<std::size_t>(phase.step)].delta;
+  const std::int64_t units = delta_units(a);
+  const std::int64_t wanted = executable_.threads == 1 ? 1 : executable_.threads * kDeltaChunksPerThread;
+  const std::int64_t most = std::min<std::int64_t>(wanted, ThreadPool::kMaxChunks);
+  phase.per_chunk = std::max<std::int64_t>((units + most - 1) / most, 1);
+  phase.chunks = static_cast<int>((units + phase.per_chunk - 1) / phase.per_chunk);
+  return delta_scratch_bytes(a);
+}
+
 std::int64_t CallFrame::rows_per_chunk(const Phase& phase, const StepCall& call) {
   if (phase.kind == PhaseKind::kLayerNorm)
     return std::max<std::int64_t>(kNormElementsPerChunk / call.layer_norm.dim, 1);
+  if (phase.kind == PhaseKind::kRowwise) return std::max<std::int64_t>(kNormElementsPerChunk / call.softmax.dim, 1);
   return call.rows <= kRedoableRows ? std::max<std::int64_t>(call.rows, 1) : kRowsPerChunk;
 }
 
 bool CallFrame::cut_by_rows(PhaseKind kind) {
   return kind == PhaseKind::kEmbedding || kind == PhaseKind::kNorm || kind == PhaseKind::kLayerNorm ||
-         kind == PhaseKind::kRopeTable || kind == PhaseKind::kQuantize || kind == PhaseKind::kHeads;
+         kind == PhaseKind::kRowwise || kind == PhaseKind::kRopeTable || kind == PhaseKind::kQuantize ||
+         kind == PhaseKind::kHeads;
 }
 
 void CallFrame::cut(Phase& phase) {
@@ -552,15 +574,9 @@ void CallFrame::cut(Phase& phase) {
       }
       break;
     }
-    case PhaseKind::kDeltaRule: {
-      const std::int64_t units = delta_units(call.delta);
-      const std::int64_t wanted = executable_.threads == 1 ? 1 : executable_.threads * kDeltaChunksPerThread;
-      const std::int64_t most = std::min<std::int64_t>(wanted, ThreadPool::kMaxChunks);
-      phase.per_chunk = std::max<std::int64_t>((units + most - 1) / most, 1);
-      phase.chunks = static_cast<int>((units + phase.per_chunk - 1) / phase.per_chunk);
-      scratch = delta_scratch_bytes(call.delta);
+    case PhaseKind::kDeltaRule:
+      scratch = cut_delta_rule(phase);
       break;
-    }
     case PhaseKind::kRopeTable:
       break;
     case PhaseKind::kElementwise: {
@@ -577,6 +593,7 @@ void CallFrame::cut(Phase& phase) {
       phase.chunks = call.copy.cut.chunks();
       break;
     case PhaseKind::kLayerNorm:
+    case PhaseKind::kRowwise:
       break;
   }
   if (cut_by_rows(phase.kind)) {

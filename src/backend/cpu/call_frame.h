@@ -56,6 +56,7 @@ class CallFrame final : public StepProgram {
     kEmbedding,
     kNorm,
     kLayerNorm,
+    kRowwise,
     kRopeTable,
     kQuantize,
     kLinear,
@@ -83,6 +84,8 @@ class CallFrame final : public StepProgram {
     LinearArgs linear;
     RmsNormArgs norm;
     LayerNormArgs layer_norm;
+    SoftmaxArgs softmax;
+    VectorNormArgs vector_norm;
     RopeTableArgs table;
     std::vector<QkvArgs> heads;
     AttentionArgs attention;
@@ -121,6 +124,7 @@ class CallFrame final : public StepProgram {
   void bind_embedding(StepCall& call, const compiler::EmbeddingStep& step);
   void bind_norm(StepCall& call, const compiler::NormStep& step);
   void bind_layer_norm(StepCall& call, const compiler::LayerNormStep& step);
+  void bind_rowwise(StepCall& call, const compiler::RowwiseStep& step);
   void bind_linear(StepCall& call, const compiler::LinearStep& step);
   void bind_experts(StepCall& call, const compiler::ExpertStep& step);
   void bind_table(StepCall& call, const compiler::RopeTableStep& step);
@@ -134,6 +138,7 @@ class CallFrame final : public StepProgram {
   static bool cut_by_rows(PhaseKind kind);
   void cut(Phase& phase);
   std::size_t cut_linear(Phase& phase) const;
+  std::size_t cut_delta_rule(Phase& phase) const;
 
   void embed(const StepCall& call, const compiler::EmbeddingStep& step, std::int64_t begin, std::int64_t end,
              float* out, std::int64_t stride) const;

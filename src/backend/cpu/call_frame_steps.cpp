@@ -62,6 +62,10 @@ void CallFrame::compute(int step_index, int chunk, const Worker& worker) {
     }
     case PhaseKind::kLayerNorm:
       return rows.layer_norm(call.layer_norm, begin, end);
+    case PhaseKind::kRowwise:
+      if (std::get<compiler::RowwiseStep>(step.body).kind == compiler::Rowwise::kLogSoftmax)
+        return rows.softmax(call.softmax, begin, end);
+      return rows.vector_norm(call.vector_norm, begin, end);
     case PhaseKind::kRopeTable:
       return rope_table(call.table, begin, end);
     case PhaseKind::kQuantize:

@@ -274,6 +274,18 @@ void softmax_kernel(const SoftmaxArgs& a, std::int64_t begin, std::int64_t end) 
   }
 }
 
+void vector_norm_kernel(const VectorNormArgs& a, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const float* x = a.x + r * a.x_row_stride;
+    V16 squares = splat16(0.0f);
+    each_part(a.dim, [&](int k, std::int64_t i, int n) {
+      const V s = load_part(x + i, n);
+      squares.part[k] = fma(s, s, squares.part[k]);
+    });
+    a.out[r * a.out_row_stride] = square_root(sum16(squares));
+  }
+}
+
 std::int64_t argmax_kernel(const float* x, std::int64_t n) {
   V16 most = splat16(-kInfinity);
   each_part(n, [&](int k, std::int64_t i, int lanes) {
@@ -324,8 +336,8 @@ void from_f32_kernel(DType dtype, const float* in, void* out, std::int64_t count
 }
 
 constexpr RowKernels kRowKernels = {rms_norm_kernel,    layer_norm_kernel,  rope_kernel,    qkv_kernel,
-                                    qkv_compute_kernel, qkv_publish_kernel, softmax_kernel, argmax_kernel,
-                                    to_f32_kernel,      from_f32_kernel};
+                                    qkv_compute_kernel, qkv_publish_kernel, softmax_kernel, vector_norm_kernel,
+                                    argmax_kernel,      to_f32_kernel,      from_f32_kernel};
 
 }  // namespace
 }  // namespace coreai::cpu

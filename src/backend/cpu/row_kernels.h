@@ -113,6 +113,15 @@ struct SoftmaxArgs {
   bool log = false;  // log-softmax
 };
 
+// out[r] = sqrt(sum of x[r]^2) over dim.
+struct VectorNormArgs {
+  const float* x = nullptr;
+  std::int64_t x_row_stride = 0;
+  float* out = nullptr;
+  std::int64_t out_row_stride = 0;
+  std::int64_t dim = 0;
+};
+
 // Rows [begin, end) of each.
 struct RowKernels {
   void (*rms_norm)(const RmsNormArgs&, std::int64_t begin, std::int64_t end);
@@ -126,6 +135,7 @@ struct RowKernels {
   void (*qkv_publish)(const QkvArgs&, std::int64_t begin, std::int64_t end, std::int64_t head_begin,
                       std::int64_t head_end, const float* scratch);
   void (*softmax)(const SoftmaxArgs&, std::int64_t begin, std::int64_t end);
+  void (*vector_norm)(const VectorNormArgs&, std::int64_t begin, std::int64_t end);
   // Index of the largest of n values, the first of ties; NaN is never chosen unless all are NaN (then 0). n >= 1.
   std::int64_t (*argmax)(const float* x, std::int64_t n);
   // f32 to and from f16, bf16 and f32, `count` contiguous elements; rounds to nearest even. Other dtypes: invariant.
