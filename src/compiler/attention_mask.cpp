@@ -269,7 +269,9 @@ class MaskReader {
     switch (node.code) {
       case OpCode::kRange: {
         const auto& start = g_.value(node.inputs[0]).host;
-        return start && start->size() == 1 ? std::optional(Index{{1}, (*start)[0], -1}) : std::nullopt;
+        const auto step = constant_elements(g_, node.inputs[2]);
+        if (!start || start->size() != 1 || !step || step->size() != 1) return std::nullopt;
+        return Index{{(*step)[0]}, (*start)[0], -1};
       }
       case OpCode::kCast:
       case OpCode::kBroadcastInDims:

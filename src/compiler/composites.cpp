@@ -36,6 +36,7 @@ class Composites {
   ValueId indices(const std::vector<std::int64_t>& values) {
     const ValueId v = g_.new_value(DType::kUI32, {g_.exprs.constant(std::ssize(values))});
     std::vector<Expr> elements;
+    elements.reserve(values.size());
     for (const std::int64_t value : values) elements.push_back(g_.exprs.constant(value));
     g_.value(v).host = std::move(elements);
     return v;
@@ -162,6 +163,7 @@ class Composites {
     NDArray array(DType::kF32, Shape(dims));
     write_from_f64(array, values);
     std::vector<Expr> shape;
+    shape.reserve(dims.size());
     for (const std::int64_t d : dims) shape.push_back(g.exprs.constant(d));
     const ValueId v = g.new_value(DType::kF32, std::move(shape));
     g.value(v).constant = std::move(array);

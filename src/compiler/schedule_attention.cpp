@@ -154,8 +154,12 @@ void Scheduler::emit_plain_attention(const Node& node) {
   const bool fits = batch && heads && kv_heads && head_dim && value_dim && *batch >= 1 && *batch <= kMaxPlainBatch &&
                     *kv_heads >= 1 && *heads % *kv_heads == 0 && *head_dim >= 1 && *head_dim <= kMaxPlainHeadDim &&
                     *value_dim >= 1 && *value_dim <= kMaxPlainHeadDim;
-  if (!fits || k[0] != q[0] || v[0] != q[0] || v[1] != k[1] || k[3] != q[3] || v[2] != k[2])
+  // As many keys as values: a product of the program says so too.
+  const bool both_known = x.as_constant(k[2]) && x.as_constant(v[2]) && v[2] != k[2];
+  if (!fits || k[0] != q[0] || v[0] != q[0] || v[1] != k[1] || k[3] != q[3] || both_known)
     refuse("an attention whose extents do not fit or are not known");
+  g_.require_nonnegative(x.sub(k[2], v[2]), "as many values as keys");
+  g_.require_nonnegative(x.sub(v[2], k[2]), "as many values as keys");
   const auto mask = score_mask(node, q[0], q[1], q[2], k[2]);
   const Expr width = x.constant(*heads * *value_dim), each = x.mul(q[2], width);
   View out = contiguous_view(x, new_buffer(Buffer::Kind::kArena, DType::kF32, x.mul(q[0], each)),

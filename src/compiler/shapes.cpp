@@ -292,10 +292,14 @@ std::vector<Expr> gather_nd_shape(Graph& g, const Node& node) {
 }
 
 std::vector<Expr> range_shape(Graph& g, const Node& node) {
-  if (constant_element(g, node, 2) != 1) give_up(node, "a step that is not 1");
-  const Expr n = g.exprs.sub(host_elements(g, node, 1)[0], host_elements(g, node, 0)[0]);
-  g.require_nonnegative(n, "a range runs upwards");
-  return {n};
+  const std::int64_t step = constant_element(g, node, 2);
+  if (step == 0 || step < -std::numeric_limits<std::int32_t>::max()) give_up(node, "a step of 0 or out of range");
+  const Expr first = host_elements(g, node, 0)[0], end = host_elements(g, node, 1)[0];
+  const Expr span = step > 0 ? g.exprs.sub(end, first) : g.exprs.sub(first, end);
+  g.require_nonnegative(span, "a range runs in the direction of its step");
+  const std::int64_t size = step > 0 ? step : -step;
+  if (size == 1) return {span};
+  return {g.exprs.floor_div(g.exprs.add(span, g.exprs.constant(size - 1)), g.exprs.constant(size))};
 }
 
 void split_shapes(Graph& g, const Node& node) {
