@@ -291,8 +291,9 @@ void Scheduler::emit_op(const Node& node) {
     if (all_views) return;
     const bool reshapes =
         node.code == OpCode::kReshape || node.code == OpCode::kExpandDims || node.code == OpCode::kShrinkDims;
-    if (reshapes && (options_.views || !node.source) && !is_subbyte(g_.value(node.inputs[0]).dtype))
-      return reshape(node);
+    const Value& in = g_.value(node.inputs.at(0));
+    const bool has_memory = (!in.host || in.constant) && !is_subbyte(in.dtype);
+    if (reshapes && has_memory && (options_.views || !node.source)) return reshape(node);
   }
   if (g_.value(node.outputs[0]).constant) return;
   COREAI_INVARIANT(node.source != nullptr);
