@@ -295,8 +295,8 @@ class Lowering {
   bool delta_rule(Node node, const ir::Op& op, const ir::Graph& callee) {
     const auto params = read_delta_rule(callee);
     if (!params || node.inputs.size() != 6 || op.results.size() != 2) return false;
-    const auto shape = [&](std::size_t i) -> const std::vector<Expr>& { return g_.value(node.inputs[i]).shape; };
-    const auto &query = shape(0), &value = shape(2), &state = shape(5);
+    const auto shape = [&](std::size_t i) { return g_.value(node.inputs[i]).shape; };
+    const std::vector<Expr> query = shape(0), value = shape(2), state = shape(5);
     const bool four = query.size() == 4 && value.size() == 4 && state.size() == 4;
     if (!four || shape(1) != query || !std::equal(query.begin(), query.end() - 1, value.begin())) return false;
     const std::vector<Expr> tokens(query.begin(), query.end() - 1);
@@ -305,10 +305,10 @@ class Lowering {
     for (const ValueId v : node.inputs) {
       if (!is_working_float(g_.value(v).dtype)) return false;
     }
-    const std::vector<Expr> out = {query[0], query[2], query[1], value[3]}, next = state;
+    const std::vector<Expr> out = {query[0], query[2], query[1], value[3]};
     node.kind = NodeKind::kDeltaRule;
     node.params = *params;
-    node.outputs = {g_.new_value(op.results[0]->type->dtype(), out), g_.new_value(op.results[1]->type->dtype(), next)};
+    node.outputs = {g_.new_value(op.results[0]->type->dtype(), out), g_.new_value(op.results[1]->type->dtype(), state)};
     for (std::size_t i = 0; i < 2; ++i) bindings_[op.results[i]].value = node.outputs[i];
     g_.append(std::move(node));
     return true;
