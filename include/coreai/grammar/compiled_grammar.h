@@ -1,0 +1,61 @@
+// A grammar ready to be matched, for one vocabulary.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "coreai/grammar/tokenizer_info.h"
+
+namespace coreai::grammar {
+
+// Tokens that may come next, one bit each (coreai/grammar/token_bitmask.h). Read-only and shared by all sessions.
+using TokenMask = std::shared_ptr<const std::uint32_t[]>;
+
+// A handle; copies share the grammar. Safe to use from any thread.
+class CompiledGrammar {
+ public:
+  const TokenizerInfo& tokenizer() const;
+  // Bytes of this grammar alone, masks left out: it grows with the text that it meets, within the work budget.
+  std::size_t memory_bytes() const;
+
+ private:
+  friend class GrammarCompiler;
+  friend class GrammarMatcher;
+  struct Data;
+  explicit CompiledGrammar(std::shared_ptr<Data> data) : data_(std::move(data)) {}
+  std::shared_ptr<Data> data_;
+};
+
+struct GrammarCompilerOptions {
+  std::size_t mask_cache_bytes = 64u << 20;  // masks of all grammars of the compiler; the longest unused go first
+  std::size_t max_cached_grammars = 256;     // compiled grammars kept for the same text
+  std::size_t max_expressions = 4'000'000;   // work budget of one grammar, 28 bytes each and up
+  std::size_t max_search_steps = 200'000;    // states that one question of emptiness may visit
+};
+
+// Compiles grammars for one vocabulary and keeps them by their text. Safe to use from any thread.
+class GrammarCompiler {
+ public:
+  explicit GrammarCompiler(TokenizerInfo tokenizer, const GrammarCompilerOptions& options = {});
+  ~GrammarCompiler();
+  GrammarCompiler(GrammarCompiler&&) noexcept;
+  GrammarCompiler& operator=(GrammarCompiler&&) noexcept;
+
+  // A regular expression of ECMA-262 (`u` flag) that the whole text matches. Throws MalformedError (offset: byte of the
+  // pattern), UnsupportedError (not regular, or beyond the work budget), InvalidArgumentError (no text matches).
+  CompiledGrammar compile_regex(std::string_view pattern);
+
+  const TokenizerInfo& tokenizer() const;
+  std::size_t mask_memory_bytes() const;
+  void clear_cache();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace coreai::grammar

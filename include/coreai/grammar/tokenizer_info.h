@@ -1,0 +1,62 @@
+// What the grammar engine knows of a tokenizer: the bytes of every token, which are special, which end the text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace coreai::grammar {
+
+class TokenTrie;
+
+// How a vocabulary writes bytes.
+enum class VocabularyKind {
+  kRaw,           // the token's text is its bytes
+  kByteFallback,  // SentencePiece: U+2581 is a space, "<0x0A>" one byte
+  kByteLevel,     // GPT-2: each byte is one printable character
+};
+
+struct TokenizerInfoOptions {
+  VocabularyKind kind;                      // no default: a wrong guess would mask the wrong tokens
+  std::vector<std::int32_t> end_ids{};      // end the text; allowed where the grammar may end, never by their text
+  std::vector<std::int32_t> special_ids{};  // never allowed by their text
+  std::size_t vocab_size = 0;               // logits per step where it exceeds the vocabulary; the rest is padding
+};
+
+// Immutable and cheap to copy; all copies share the vocabulary. Safe to use from any thread.
+class TokenizerInfo {
+ public:
+  // `vocabulary[id]` is the token's text in the vocabulary's own writing; an empty text is never allowed.
+  // Throws InvalidArgumentError: an id out of range, a text that the kind cannot have, no token at all.
+  TokenizerInfo(std::span<const std::string> vocabulary, const TokenizerInfoOptions& options);
+
+  std::size_t vocab_size() const { return data_->bytes_end.size(); }
+  // Bytes of a token; empty for padding and for tokens without text. Throws InvalidArgumentError: no such id.
+  std::string_view token_bytes(std::int32_t id) const;
+  bool is_special(std::int32_t id) const;  // end tokens included. Throws as token_bytes.
+  const std::vector<std::int32_t>& end_ids() const { return data_->end_ids; }
+  bool is_end(std::int32_t id) const;
+  std::size_t longest_token() const { return data_->longest_token; }  // bytes
+  std::size_t memory_bytes() const;
+
+  // For the engine.
+  const TokenTrie& trie() const { return *data_->trie; }
+
+ private:
+  struct Data {
+    std::string bytes;
+    std::vector<std::uint32_t> bytes_end;  // of token id in `bytes`; it starts where the one before ends
+    std::vector<bool> special;
+    std::vector<std::int32_t> end_ids;  // ascending
+    std::size_t longest_token = 0;
+    std::shared_ptr<const TokenTrie> trie;
+  };
+  std::size_t checked(std::int32_t id) const;
+  std::shared_ptr<const Data> data_;
+};
+
+}  // namespace coreai::grammar

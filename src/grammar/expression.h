@@ -1,0 +1,101 @@
+// Extended regular expressions over bytes, hash-consed: equal expressions have equal numbers. Union, intersection and
+// complement are nodes, and a counted repetition stays one node whatever its bounds.
+// Sources: Brzozowski, "Derivatives of regular expressions", JACM 1964; Owens, Reppy and Turon, "Regular-expression
+// derivatives re-examined", JFP 2009.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/byte_set.h"
+
+namespace coreai::grammar {
+
+using ExprId = std::uint32_t;
+constexpr ExprId kNothing = 0;      // the empty language
+constexpr ExprId kEmptyString = 1;  // the language of the empty string
+constexpr ExprId kAnything = 2;     // every string of bytes
+constexpr std::uint32_t kUnbounded = UINT32_MAX;
+
+// The bytes in classes that one expression cannot tell apart.
+struct ByteClasses {
+  std::array<std::uint8_t, 256> class_of{};
+  std::vector<std::uint8_t> representatives;  // one byte of each class
+};
+
+// Not safe to use from several threads at once.
+class ExpressionPool {
+ public:
+  // `max_nodes` bounds the memory, `max_search` the states that one test of emptiness may visit.
+  // Every function below throws UnsupportedError when its bound is reached.
+  explicit ExpressionPool(std::size_t max_nodes = 4'000'000, std::size_t max_search = 200'000);
+
+  ExprId bytes(const ByteSet& set);
+  ExprId literal(std::string_view text);
+  ExprId concat(ExprId first, ExprId second);
+  ExprId concat(std::initializer_list<ExprId> parts);
+  ExprId any_of(const std::vector<ExprId>& choices);
+  ExprId all_of(const std::vector<ExprId>& conditions);
+  ExprId negate(ExprId e);
+  ExprId repeat(ExprId e, std::uint32_t min, std::uint32_t max = kUnbounded);
+  ExprId optional(ExprId e) { return any_of({kEmptyString, e}); }
+  // The strings of one, joined as a tree of prefixes.
+  ExprId any_literal(std::vector<std::string_view> texts);
+
+  // Declares that every expression of this pool holds only strings of `universe`, or what may follow a beginning of
+  // them: a union with it is it.
+  void set_universe(ExprId universe) { universe_ = universe; }
+
+  bool nullable(ExprId e) const { return nodes_[e].nullable; }
+  // The strings that may follow `byte`. Never throws for want of search: it may be an expression without strings.
+  ExprId derive(ExprId e, std::uint8_t byte);
+  // Whether no string belongs to it.
+  bool is_nothing(ExprId e);
+  ByteClasses classes(ExprId e);
+  // An expression that says the same of the next `bytes` bytes, with counters above that made equal: a key for what
+  // depends on so many bytes only. Where conditions count as well it is `e` itself.
+  ExprId clamp(ExprId e, std::uint32_t bytes);
+  // Whether a step changes a counter: such states are many and each is visited once.
+  bool counts(ExprId e) const { return nodes_[e].counts; }
+
+  std::size_t size() const { return nodes_.size(); }
+  std::size_t memory_bytes() const;
+
+ private:
+  enum class Kind : std::uint8_t { kVoid, kEpsilon, kBytes, kConcat, kAnyOf, kAllOf, kNot, kRepeat };
+  struct Node {
+    Kind kind;
+    bool nullable = false;
+    bool algebra = false;            // conditions or complements inside: it may be empty without being kNothing
+    bool counts = false;             // a bounded repetition inside
+    std::uint32_t a = 0, b = 0;      // children; kBytes: index of the set; kAnyOf, kAllOf: first child and their number
+    std::uint32_t min = 0, max = 0;  // kRepeat, of child a
+  };
+  std::uint64_t hash(const Node& node, std::span<const ExprId> children) const;
+  ExprId intern(Node node, std::span<const ExprId> children = {});
+  void rehash();
+  std::span<const ExprId> children(const Node& node) const { return std::span(children_).subspan(node.a, node.b); }
+  const Node* as(ExprId e, Kind kind) const { return nodes_[e].kind == kind ? &nodes_[e] : nullptr; }
+  void join_heads(std::vector<ExprId>& choices);
+  bool flatten(std::vector<ExprId>& out, const std::vector<ExprId>& in, Kind kind, ExprId neutral, ExprId absorbing);
+  ExprId derive_node(ExprId e, std::uint8_t byte);
+  void first_sets(ExprId e, std::vector<std::uint32_t>& sets);
+  bool search(ExprId from);
+
+  std::size_t max_nodes_, max_search_;
+  ExprId universe_ = kAnything;
+  int join_depth_ = 0;
+  std::vector<Node> nodes_;
+  std::vector<ExprId> children_;
+  std::vector<ByteSet> sets_;
+  std::vector<std::uint32_t> marks_;  // per node: the last call of classes() that met it
+  std::uint32_t mark_ = 0;
+  std::vector<std::uint32_t> table_;  // open addressing, 0: free, else id + 1
+  std::unordered_map<std::uint64_t, ExprId> derived_;
+  std::unordered_map<ExprId, bool> empty_;  // of nodes with algebra
+};
+
+}  // namespace coreai::grammar

@@ -1,0 +1,87 @@
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "coreai/grammar/compiled_grammar.h"
+#include "grammar/compiled_grammar_data.h"
+#include "grammar/expression_machine.h"
+#include "grammar/regex.h"
+
+namespace coreai::grammar {
+namespace {
+
+std::atomic<std::uint64_t> next_grammar_id = 1;
+
+}  // namespace
+
+const TokenizerInfo& CompiledGrammar::tokenizer() const {
+  return data_->tokenizer;
+}
+std::size_t CompiledGrammar::memory_bytes() const {
+  return data_->machine->memory_bytes();
+}
+
+struct GrammarCompiler::State {
+  TokenizerInfo tokenizer;
+  GrammarCompilerOptions options;
+  std::shared_ptr<MaskCache> masks;
+  std::mutex mutex;
+  std::map<std::string, CompiledGrammar, std::less<>> kept;  // by front end and text
+  std::list<std::string> order;                              // keys of `kept`, newest first
+
+  std::unique_ptr<ExpressionPool> new_pool() const {
+    return std::make_unique<ExpressionPool>(options.max_expressions, options.max_search_steps);
+  }
+
+  // Compiling runs without the lock: a hard grammar does not hold up the others.
+  template <typename Make>
+  CompiledGrammar find_or_make(std::string key, Make&& make) {
+    {
+      const std::lock_guard lock(mutex);
+      if (const auto found = kept.find(key); found != kept.end()) return found->second;
+    }
+    CompiledGrammar made(
+        std::make_shared<CompiledGrammar::Data>(tokenizer, make(), masks, next_grammar_id.fetch_add(1)));
+    const std::lock_guard lock(mutex);
+    if (options.max_cached_grammars == 0) return made;
+    const auto [at, added] = kept.emplace(key, made);
+    if (!added) return at->second;
+    order.push_front(std::move(key));
+    if (order.size() > options.max_cached_grammars) {
+      kept.erase(order.back());
+      order.pop_back();
+    }
+    return made;
+  }
+};
+
+GrammarCompiler::GrammarCompiler(TokenizerInfo tokenizer, const GrammarCompilerOptions& options)
+    : state_(new State{
+          std::move(tokenizer), options, std::make_shared<MaskCache>(options.mask_cache_bytes), {}, {}, {}}) {}
+GrammarCompiler::~GrammarCompiler() = default;
+GrammarCompiler::GrammarCompiler(GrammarCompiler&&) noexcept = default;
+GrammarCompiler& GrammarCompiler::operator=(GrammarCompiler&&) noexcept = default;
+
+CompiledGrammar GrammarCompiler::compile_regex(std::string_view pattern) {
+  return state_->find_or_make("regex:" + std::string(pattern), [&]() -> std::unique_ptr<Machine> {
+    auto pool = state_->new_pool();
+    const ExprId language = regex_expression(*pool, pattern, RegexMatch::kWhole, Utf8Encoder());
+    return std::make_unique<ExpressionMachine>(std::move(pool), language);
+  });
+}
+
+const TokenizerInfo& GrammarCompiler::tokenizer() const {
+  return state_->tokenizer;
+}
+std::size_t GrammarCompiler::mask_memory_bytes() const {
+  return state_->masks->memory_bytes();
+}
+
+void GrammarCompiler::clear_cache() {
+  const std::lock_guard lock(state_->mutex);
+  state_->kept.clear();
+  state_->order.clear();
+  state_->masks->clear();
+}
+
+}  // namespace coreai::grammar

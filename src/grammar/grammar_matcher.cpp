@@ -1,0 +1,137 @@
+#include "coreai/grammar/grammar_matcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "coreai/base/error.h"
+#include "coreai/grammar/token_bitmask.h"
+#include "grammar/compiled_grammar_data.h"
+
+namespace coreai::grammar {
+
+// The way that the text took; forks share its beginning.
+struct GrammarMatcher::Step {
+  std::shared_ptr<Step> previous;
+  std::size_t count;  // of steps, this one included
+  StateId state;
+  bool ended;
+};
+
+GrammarMatcher::GrammarMatcher(CompiledGrammar grammar) : grammar_(std::move(grammar)) {
+  reset();
+}
+GrammarMatcher::~GrammarMatcher() {
+  release(last_);
+}
+GrammarMatcher::GrammarMatcher(const GrammarMatcher&) = default;
+GrammarMatcher::GrammarMatcher(GrammarMatcher&&) noexcept = default;
+
+GrammarMatcher& GrammarMatcher::operator=(const GrammarMatcher& other) {
+  if (this != &other) *this = GrammarMatcher(other);
+  return *this;
+}
+
+GrammarMatcher& GrammarMatcher::operator=(GrammarMatcher&& other) noexcept {
+  if (this == &other) return *this;
+  release(last_);
+  grammar_ = std::move(other.grammar_);
+  last_ = std::move(other.last_);
+  return *this;
+}
+
+// One after the other: a long way must not be freed by recursion.
+void GrammarMatcher::release(std::shared_ptr<Step>& step) {
+  while (step && step.use_count() == 1) step = std::exchange(step->previous, nullptr);
+  step.reset();
+}
+
+void GrammarMatcher::push(StateId state, bool ended) {
+  last_ = std::make_shared<Step>(Step{last_, last_->count + 1, state, ended});
+}
+
+bool GrammarMatcher::accept_token(std::int32_t id) {
+  const TokenizerInfo& tokenizer = grammar_.tokenizer();
+  const std::string_view bytes = tokenizer.token_bytes(id);  // checks the id
+  if (last_->ended) return false;
+  if (tokenizer.is_end(id)) {
+    if (!accepts(last_->state)) return false;
+    push(last_->state, true);
+    return true;
+  }
+  return !bytes.empty() && !tokenizer.is_special(id) && accept_bytes(bytes);
+}
+
+bool GrammarMatcher::accept_bytes(std::string_view bytes) {
+  if (last_->ended) return false;
+  StateId state = last_->state;
+  for (const char byte : bytes) {
+    state = grammar_.data_->machine->step(state, static_cast<std::uint8_t>(byte));
+    if (state == kDead) return false;
+  }
+  push(state, false);
+  return true;
+}
+
+TokenMask GrammarMatcher::next_token_mask() const {
+  const TokenizerInfo& tokenizer = grammar_.tokenizer();
+  const std::size_t words = bitmask_words(tokenizer.vocab_size());
+  if (last_->ended) return TokenMask(new std::uint32_t[words]());
+  Machine& machine = *grammar_.data_->machine;
+  const StateId state = machine.mask_state(last_->state, tokenizer.longest_token());
+  return grammar_.data_->masks->find_or_make({grammar_.data_->id, state}, words, [&](std::span<std::uint32_t> mask) {
+    machine.fill(state, tokenizer.trie(), mask);
+    if (!accepts(state)) return;
+    for (const std::int32_t id : tokenizer.end_ids())
+      mask[static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32);
+  });
+}
+
+MaskKind GrammarMatcher::fill_next_token_bitmask(std::span<std::uint32_t> mask) const {
+  const std::size_t words = bitmask_words(grammar_.tokenizer().vocab_size());
+  if (mask.size() < words)
+    throw InvalidArgumentError(fmt::format("a mask of {} words; the vocabulary needs {}", mask.size(), words),
+                               "GrammarMatcher::fill_next_token_bitmask", "give bitmask_words(vocab_size) words");
+  const TokenMask made = next_token_mask();
+  std::copy_n(made.get(), words, mask.begin());
+  return last_->ended ? MaskKind::kTerminated : MaskKind::kConstrained;
+}
+
+void GrammarMatcher::rollback(std::size_t steps) {
+  if (steps > last_->count)
+    throw InvalidArgumentError(fmt::format("rollback by {} of {} accepted steps", steps, last_->count),
+                               "GrammarMatcher::rollback");
+  for (; steps > 0; --steps) last_ = std::shared_ptr<Step>(last_->previous);
+}
+
+std::size_t GrammarMatcher::accepted_steps() const {
+  return last_->count;
+}
+
+void GrammarMatcher::reset() {
+  release(last_);
+  last_ = std::make_shared<Step>(Step{nullptr, 0, grammar_.data_->machine->start(), false});
+}
+
+std::string GrammarMatcher::find_jump_forward_string(std::size_t max_bytes) const {
+  std::string out;
+  if (last_->ended) return out;
+  Machine& machine = *grammar_.data_->machine;
+  for (StateId state = last_->state; out.size() < max_bytes;) {
+    const auto byte = machine.forced_byte(state);
+    if (!byte) break;
+    out += static_cast<char>(*byte);
+    state = machine.step(state, *byte);
+  }
+  return out;
+}
+
+bool GrammarMatcher::is_terminated() const {
+  return last_->ended;
+}
+bool GrammarMatcher::can_terminate() const {
+  return !last_->ended && accepts(last_->state);
+}
+
+}  // namespace coreai::grammar

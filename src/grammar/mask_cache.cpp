@@ -1,0 +1,60 @@
+#include "grammar/mask_cache.h"
+
+namespace coreai::grammar {
+
+TokenMask MaskCache::find_or_make(const Key& key, std::size_t words,
+                                  const std::function<void(std::span<std::uint32_t>)>& make) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = entries_.find(key); found != entries_.end()) {
+      order_.splice(order_.begin(), order_, found->second.used);
+      return found->second.mask;
+    }
+  }
+  const std::shared_ptr<std::uint32_t[]> made(new std::uint32_t[words]());
+  make({made.get(), words});
+  const std::size_t bytes = words * sizeof(std::uint32_t);
+  const std::lock_guard lock(mutex_);
+  if (bytes > max_bytes_) return made;
+  if (const auto found = entries_.find(key); found != entries_.end()) return found->second.mask;
+  while (bytes_ + bytes > max_bytes_) drop_oldest();
+  order_.push_front(key);
+  entries_.emplace(key, Entry{made, bytes, order_.begin()});
+  bytes_ += bytes;
+  return made;
+}
+
+void MaskCache::drop_oldest() {
+  const auto oldest = entries_.find(order_.back());
+  bytes_ -= oldest->second.bytes;
+  entries_.erase(oldest);
+  order_.pop_back();
+}
+
+void MaskCache::forget_grammar(std::uint64_t grammar) {
+  const std::lock_guard lock(mutex_);
+  for (auto at = order_.begin(); at != order_.end();) {
+    if (at->grammar != grammar) {
+      ++at;
+      continue;
+    }
+    const auto entry = entries_.find(*at);
+    bytes_ -= entry->second.bytes;
+    entries_.erase(entry);
+    at = order_.erase(at);
+  }
+}
+
+void MaskCache::clear() {
+  const std::lock_guard lock(mutex_);
+  entries_.clear();
+  order_.clear();
+  bytes_ = 0;
+}
+
+std::size_t MaskCache::memory_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace coreai::grammar

@@ -1,0 +1,51 @@
+// Masks of all grammars of a compiler, by grammar and state, within a bound of bytes; the longest unused go first.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+#include "coreai/grammar/compiled_grammar.h"
+#include "grammar/machine.h"
+
+namespace coreai::grammar {
+
+// Safe to use from several threads at once.
+class MaskCache {
+ public:
+  struct Key {
+    std::uint64_t grammar;
+    StateId state;
+    bool operator==(const Key&) const = default;
+  };
+
+  explicit MaskCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  // The mask of `key`, else what `make` writes into `words` cleared words. Two threads may make the same mask at once.
+  TokenMask find_or_make(const Key& key, std::size_t words, const std::function<void(std::span<std::uint32_t>)>& make);
+  void forget_grammar(std::uint64_t grammar);
+  void clear();
+  std::size_t memory_bytes() const;
+
+ private:
+  struct Hash {
+    std::size_t operator()(const Key& key) const {
+      return static_cast<std::size_t>((key.grammar * 0x9e3779b97f4a7c15u) ^ (key.state * 0xff51afd7ed558ccdu));
+    }
+  };
+  struct Entry {
+    TokenMask mask;
+    std::size_t bytes;
+    std::list<Key>::iterator used;  // in order_
+  };
+  void drop_oldest();
+
+  std::size_t max_bytes_, bytes_ = 0;
+  mutable std::mutex mutex_;
+  std::list<Key> order_;  // last used first
+  std::unordered_map<Key, Entry, Hash> entries_;
+};
+
+}  // namespace coreai::grammar

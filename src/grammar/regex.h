@@ -1,0 +1,22 @@
+// Regular expressions of ECMA-262 (2024) under its `u` flag, with what its Annex B allows besides, as expressions.
+#pragma once
+
+#include <string_view>
+
+#include "grammar/code_points.h"
+#include "grammar/expression.h"
+
+namespace coreai::grammar {
+
+enum class RegexMatch {
+  kWhole,   // the pattern is the whole text
+  kSearch,  // the text holds a match, as `pattern` of JSON Schema means it
+};
+
+// Throws MalformedError (offset: byte of the pattern) where the syntax is broken, UnsupportedError for what is not
+// regular or not built: back references, look-behind, word boundaries, \p, look-ahead or anchors inside an unbounded
+// repetition, and for patterns beyond the pool's budget.
+ExprId regex_expression(ExpressionPool& pool, std::string_view pattern, RegexMatch match,
+                        const CodePointEncoder& encoder);
+
+}  // namespace coreai::grammar
