@@ -11,6 +11,7 @@ namespace coreai::grammar {
 namespace {
 
 constexpr int kMaxJoinDepth = 500;              // of common beginnings joined at once; longer ones stay apart
+constexpr int kMaxDeriveDepth = 5000;           // rules that begin with rules that begin with rules
 constexpr std::size_t kMaxDerived = 1'000'000;  // remembered derivatives; forgotten all at once beyond it
 
 std::uint32_t add(std::uint32_t a, std::uint32_t b) {
@@ -274,6 +275,11 @@ ExprId ExpressionPool::repeat(ExprId e, std::uint32_t min, std::uint32_t max) {
                  .max = max});
 }
 
+ExprId ExpressionPool::rule(bool nullable) {
+  bodies_.push_back(kNothing);
+  return intern({.kind = Kind::kRule, .nullable = nullable, .a = static_cast<std::uint32_t>(bodies_.size() - 1)});
+}
+
 ExprId ExpressionPool::any_literal(std::vector<std::string_view> texts) {
   std::sort(texts.begin(), texts.end());
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
@@ -311,6 +317,14 @@ ExprId ExpressionPool::derive(ExprId e, std::uint8_t byte) {
   }
   const std::uint64_t key = (static_cast<std::uint64_t>(e) << 8) | byte;
   if (const auto known = derived_.find(key); known != derived_.end()) return known->second;
+  if (derive_depth_ >= kMaxDeriveDepth)
+    throw UnsupportedError(fmt::format("expressions nested more than {} deep", kMaxDeriveDepth), "grammar",
+                           "flatten its rules");
+  struct Level {
+    explicit Level(int& depth) : depth_of(depth) { ++depth_of; }
+    ~Level() { --depth_of; }
+    int& depth_of;
+  } level(derive_depth_);
   const ExprId result = derive_node(e, byte);
   if (derived_.size() >= kMaxDerived) derived_.clear();
   derived_.emplace(key, result);
@@ -339,6 +353,8 @@ ExprId ExpressionPool::derive_node(ExprId e, std::uint8_t byte) {
       return node.kind == Kind::kAnyOf ? any_of(parts) : all_of(parts);
     case Kind::kNot:
       return negate(derive(node.a, byte));
+    case Kind::kRule:
+      return derive(bodies_[node.a], byte);
     case Kind::kRepeat: {
       const ExprId rest =
           repeat(node.a, node.min == 0 ? 0 : node.min - 1, node.max == kUnbounded ? kUnbounded : node.max - 1);
@@ -366,6 +382,9 @@ void ExpressionPool::first_sets(ExprId e, std::vector<std::uint32_t>& sets) {
       case Kind::kNot:
       case Kind::kRepeat:
         e = node.a;
+        continue;
+      case Kind::kRule:
+        e = bodies_[node.a];
         continue;
       case Kind::kAnyOf:
       case Kind::kAllOf:

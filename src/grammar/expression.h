@@ -45,6 +45,11 @@ class ExpressionPool {
   // The strings of one, joined as a tree of prefixes.
   ExprId any_literal(std::vector<std::string_view> texts);
 
+  // A name for an expression that may hold the name itself, behind something that is not empty. It must have a string;
+  // `nullable` says whether the empty one is among them. Conditions and complements of it are not decided.
+  ExprId rule(bool nullable);
+  void define(ExprId rule, ExprId body) { bodies_[nodes_[rule].a] = body; }
+
   // Declares that every expression of this pool holds only strings of `universe`, or what may follow a beginning of
   // them: a union with it is it.
   void set_universe(ExprId universe) { universe_ = universe; }
@@ -65,13 +70,14 @@ class ExpressionPool {
   std::size_t memory_bytes() const;
 
  private:
-  enum class Kind : std::uint8_t { kVoid, kEpsilon, kBytes, kConcat, kAnyOf, kAllOf, kNot, kRepeat };
+  enum class Kind : std::uint8_t { kVoid, kEpsilon, kBytes, kConcat, kAnyOf, kAllOf, kNot, kRepeat, kRule };
   struct Node {
     Kind kind;
     bool nullable = false;
-    bool algebra = false;            // conditions or complements inside: it may be empty without being kNothing
-    bool counts = false;             // a bounded repetition inside
-    std::uint32_t a = 0, b = 0;      // children; kBytes: index of the set; kAnyOf, kAllOf: first child and their number
+    bool algebra = false;        // conditions or complements inside: it may be empty without being kNothing
+    bool counts = false;         // a bounded repetition inside
+    std::uint32_t a = 0, b = 0;  // children; kBytes: index of the set; kAnyOf, kAllOf: first child and their number;
+                                 // kRule: index of the body
     std::uint32_t min = 0, max = 0;  // kRepeat, of child a
   };
   std::uint64_t hash(const Node& node, std::span<const ExprId> children) const;
@@ -87,10 +93,11 @@ class ExpressionPool {
 
   std::size_t max_nodes_, max_search_;
   ExprId universe_ = kAnything;
-  int join_depth_ = 0;
+  int join_depth_ = 0, derive_depth_ = 0;
   std::vector<Node> nodes_;
   std::vector<ExprId> children_;
   std::vector<ByteSet> sets_;
+  std::vector<ExprId> bodies_;
   std::vector<std::uint32_t> marks_;  // per node: the last call of classes() that met it
   std::uint32_t mark_ = 0;
   std::vector<std::uint32_t> table_;  // open addressing, 0: free, else id + 1

@@ -1,9 +1,12 @@
+#include <fmt/format.h>
+
 #include <atomic>
 #include <map>
 #include <mutex>
 
 #include "coreai/grammar/compiled_grammar.h"
 #include "grammar/compiled_grammar_data.h"
+#include "grammar/ebnf_parser.h"
 #include "grammar/expression_machine.h"
 #include "grammar/regex.h"
 
@@ -66,6 +69,17 @@ CompiledGrammar GrammarCompiler::compile_regex(std::string_view pattern) {
   return state_->find_or_make("regex:" + std::string(pattern), [&]() -> std::unique_ptr<Machine> {
     auto pool = state_->new_pool();
     const ExprId language = regex_expression(*pool, pattern, RegexMatch::kWhole, Utf8Encoder());
+    return std::make_unique<ExpressionMachine>(std::move(pool), language);
+  });
+}
+
+CompiledGrammar GrammarCompiler::compile_ebnf(std::string_view text, std::string_view start) {
+  std::string key = fmt::format("ebnf:{}:{}", start, text);
+  return state_->find_or_make(std::move(key), [&]() -> std::unique_ptr<Machine> {
+    EbnfGrammar read = parse_ebnf(text, start);
+    remove_left_recursion(read.ast, state_->options.max_expressions);
+    auto pool = state_->new_pool();
+    const ExprId language = grammar_expression(*pool, read.ast, read.start);
     return std::make_unique<ExpressionMachine>(std::move(pool), language);
   });
 }

@@ -49,6 +49,11 @@ class GrammarCompiler {
   // pattern), UnsupportedError (not regular, or beyond the work budget), InvalidArgumentError (no text matches).
   CompiledGrammar compile_regex(std::string_view pattern);
 
+  // A grammar in the EBNF of llama.cpp and xgrammar; left recursion and empty rules are welcome. Throws MalformedError
+  // (offset: byte of the text), UnsupportedError (tokens as terminals, look-ahead, macros; or beyond the work budget),
+  // InvalidArgumentError (no text belongs to `start`).
+  CompiledGrammar compile_ebnf(std::string_view text, std::string_view start = "root");
+
   const TokenizerInfo& tokenizer() const;
   std::size_t mask_memory_bytes() const;
   void clear_cache();

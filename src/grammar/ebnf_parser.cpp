@@ -1,0 +1,331 @@
+#include "grammar/ebnf_parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "coreai/base/error.h"
+
+namespace coreai::grammar {
+namespace {
+
+using Kind = AstNode::Kind;
+constexpr int kMaxDepth = 250;
+
+bool is_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+void append_utf8(std::uint32_t point, std::string& out) {
+  const auto byte = [&](std::uint32_t value) { out += static_cast<char>(value); };
+  if (point < 0x80) return byte(point);
+  if (point < 0x800) {
+    byte(0xc0 | (point >> 6));
+  } else {
+    if (point < 0x10000) {
+      byte(0xe0 | (point >> 12));
+    } else {
+      byte(0xf0 | (point >> 18));
+      byte(0x80 | ((point >> 12) & 0x3f));
+    }
+    byte(0x80 | ((point >> 6) & 0x3f));
+  }
+  byte(0x80 | (point & 0x3f));
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  EbnfGrammar parse(std::string_view start) {
+    for (skip_space(); at_ < text_.size(); skip_space()) definition();
+    for (const auto& [name, rule] : rules_)
+      if (!rule.defined) malformed(fmt::format("the rule '{}' is used but not defined", name), rule.first_use);
+    const auto found = rules_.find(start);
+    if (found == rules_.end()) malformed(fmt::format("there is no rule '{}' to start with", start), 0);
+    return {std::move(ast_), found->second.index};
+  }
+
+ private:
+  struct Rule {
+    std::uint32_t index;
+    bool defined;
+    std::size_t first_use;
+  };
+
+  [[noreturn]] void malformed(const std::string& what, std::size_t offset) const {
+    const std::string_view before = text_.substr(0, offset);
+    const auto line = std::ranges::count(before, '\n') + 1;
+    const std::size_t newline = before.rfind('\n');
+    const std::size_t column = newline == std::string_view::npos ? offset + 1 : offset - newline;
+    throw MalformedError(what, fmt::format("the grammar, line {} column {}", line, column), offset,
+                         "rules read: name ::= \"text\" [a-z] other-rule ( ... | ... )*");
+  }
+  [[noreturn]] void malformed(const std::string& what) const { malformed(what, at_); }
+  [[noreturn]] void unsupported(const std::string& what, const std::string& next_step) const {
+    throw UnsupportedError(fmt::format("{} at byte {}", what, at_), "the grammar", next_step);
+  }
+
+  char here() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  bool ahead(std::string_view what) const { return text_.substr(at_).starts_with(what); }
+  bool take(std::string_view what) {
+    if (!ahead(what)) return false;
+    at_ += what.size();
+    return true;
+  }
+  void skip_space() {
+    for (; at_ < text_.size(); ++at_) {
+      if (here() == '#') {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+        if (at_ == text_.size()) return;
+      } else if (here() != ' ' && here() != '\t' && here() != '\n' && here() != '\r') {
+        return;
+      }
+    }
+  }
+
+  std::string_view name() {
+    const std::size_t from = at_;
+    while (is_name(here())) ++at_;
+    if (at_ == from) malformed("a rule name is expected");
+    return text_.substr(from, at_ - from);
+  }
+  std::uint32_t rule_index(std::string_view of, std::size_t offset, bool defines) {
+    auto found = rules_.find(of);
+    if (found == rules_.end())
+      found = rules_.emplace(std::string(of), Rule{ast_.add_rule(std::string(of)), false, offset}).first;
+    if (defines && found->second.defined) malformed(fmt::format("the rule '{}' is defined a second time", of), offset);
+    found->second.defined |= defines;
+    return found->second.index;
+  }
+
+  void definition() {
+    const std::size_t offset = at_;
+    const std::string_view defined = name();
+    skip_space();
+    if (!take("::=")) malformed(fmt::format("'::=' is expected after the rule name '{}'", defined));
+    const std::uint32_t rule = rule_index(defined, offset, true);
+    ast_.rules()[rule].body = choice();
+    skip_space();
+    if (at_ < text_.size() && !is_name(here())) malformed(fmt::format("'{}' does not belong here", here()));
+  }
+
+  AstId choice() {
+    if (++depth_ > kMaxDepth)
+      unsupported(fmt::format("groups more than {} deep", kMaxDepth), "give the inner ones a rule");
+    std::vector<AstId> choices;
+    do choices.push_back(sequence());
+    while (take("|"));
+    --depth_;
+    return ast_.choice(std::move(choices));
+  }
+
+  AstId sequence() {
+    std::vector<AstId> parts;
+    for (;;) {
+      skip_space();
+      if (at_ == text_.size() || here() == '|' || here() == ')' || begins_definition()) break;
+      parts.push_back(repeated(item()));
+    }
+    return ast_.sequence(std::move(parts));
+  }
+
+  // A name followed by '::=' begins the next rule.
+  bool begins_definition() {
+    const std::size_t before = at_;
+    while (is_name(here())) ++at_;
+    bool begins = at_ > before;
+    skip_space();
+    begins = begins && ahead("::=");
+    at_ = before;
+    return begins;
+  }
+
+  AstId item() {
+    if (here() == '"') return literal();
+    if (here() == '[') return ast_.add({.kind = Kind::kSet, .set = char_class()});
+    if (take(".")) return ast_.add({.kind = Kind::kSet, .set = CodePointSet::all()});
+    if (ahead("(=")) unsupported("look-ahead", "leave it out: masks are exact without it");
+    if (here() == '<' || here() == '!') unsupported("a token as a terminal", "write its text");
+    if (take("(")) {
+      const std::size_t open = at_ - 1;
+      const AstId inner = choice();
+      if (!take(")")) malformed("the group is not closed", open);
+      return inner;
+    }
+    if (!is_name(here())) malformed(fmt::format("'{}' begins no item", here()));
+    const std::size_t offset = at_;
+    const std::string_view used = name();
+    if (here() == '(') unsupported(fmt::format("the macro '{}'", used), "write a rule");
+    return ast_.reference(rule_index(used, offset, false));
+  }
+
+  AstId repeated(AstId of) {
+    for (;;) {
+      std::uint32_t min = 0, max = kUnbounded;
+      if (take("+")) {
+        min = 1;
+      } else if (take("?")) {
+        max = 1;
+      } else if (!take("*")) {
+        if (!take("{")) return of;
+        bounds(min, max);
+      }
+      of = ast_.add({.kind = Kind::kRepeat, .min = min, .max = max, .children = {of}});
+    }
+  }
+
+  std::optional<std::uint32_t> number() {
+    skip_space();
+    const std::size_t from = at_;
+    std::uint64_t value = 0;
+    for (; here() >= '0' && here() <= '9'; ++at_)
+      value = std::min<std::uint64_t>(value * 10 + static_cast<std::uint64_t>(here() - '0'), kUnbounded - 1);
+    const bool found = at_ > from;
+    skip_space();
+    return found ? std::optional(static_cast<std::uint32_t>(value)) : std::nullopt;
+  }
+  void bounds(std::uint32_t& min, std::uint32_t& max) {
+    const std::size_t open = at_ - 1;
+    const auto low = number();
+    std::optional<std::uint32_t> high = low;
+    if (take(",")) {
+      high = number();
+      if (!high) high = kUnbounded;
+      if (!low && *high == kUnbounded) malformed("a repetition without a bound", open);
+    }
+    if (!high || !take("}")) malformed("a repetition reads {n}, {n,}, {n,m} or {,m}", open);
+    min = low.value_or(0);
+    max = *high;
+    if (min > max) malformed(fmt::format("a repetition from {} to {} times", min, max), open);
+  }
+
+  AstId literal() {
+    const std::size_t open = at_++;
+    std::string bytes;
+    while (here() != '"' || at_ == text_.size()) {
+      if (at_ == text_.size() || here() == '\n') malformed("the text is not closed", open);
+      append_utf8(character(), bytes);
+    }
+    ++at_;
+    return ast_.add({.kind = Kind::kLiteral, .text = std::move(bytes)});
+  }
+
+  CodePointSet char_class() {
+    const std::size_t open = at_++;
+    const bool negated = take("^");
+    CodePointSet out;
+    while (here() != ']') {
+      if (at_ >= text_.size()) malformed("the class is not closed", open);
+      const std::size_t offset = at_;
+      const std::uint32_t first = character();
+      std::uint32_t last = first;
+      if (here() == '-' && !text_.substr(at_).starts_with("-]")) {
+        ++at_;
+        if (at_ >= text_.size()) malformed("the class is not closed", open);
+        last = character();
+      }
+      if (first > last) malformed("a class range in descending order", offset);
+      out.insert(first, last);
+    }
+    ++at_;
+    return negated ? out.complement() : out;
+  }
+
+  // One code point, plain or escaped.
+  std::uint32_t character() {
+    if (here() == '\\') return escape();
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text_[i]); };
+    const std::uint32_t lead = byte(at_);
+    const std::size_t length = lead < 0x80   ? 1
+                               : lead < 0xc2 ? 0
+                               : lead < 0xe0 ? 2
+                               : lead < 0xf0 ? 3
+                               : lead < 0xf5 ? 4
+                                             : 0;
+    if (length == 0 || at_ + length > text_.size()) malformed("not UTF-8");
+    std::uint32_t point = length == 1 ? lead : lead & (0x7fu >> length);
+    for (std::size_t i = 1; i < length; ++i) {
+      if ((byte(at_ + i) & 0xc0) != 0x80) malformed("not UTF-8");
+      point = (point << 6) | (byte(at_ + i) & 0x3fu);
+    }
+    at_ += length;
+    return point;
+  }
+
+  std::uint32_t escape() {
+    const std::size_t offset = at_++;
+    const char c = here();
+    if (at_ < text_.size()) ++at_;
+    switch (c) {
+      case 'n':
+        return '\n';
+      case 'r':
+        return '\r';
+      case 't':
+        return '\t';
+      case 'b':
+        return '\b';
+      case 'f':
+        return '\f';
+      case 'v':
+        return '\v';
+      case 'a':
+        return '\a';
+      case '0':
+        return 0;
+      case 'x':
+        return code_point(2, offset);
+      case 'u':
+        if (take("{")) {
+          const std::size_t close = text_.find('}', at_);
+          const std::size_t digits = close == std::string_view::npos ? 0 : close - at_;
+          if (digits == 0 || digits > 8) malformed("the escape means no code point", offset);
+          const std::uint32_t point = code_point(digits, offset);
+          ++at_;
+          return point;
+        }
+        return code_point(4, offset);
+      case 'U':
+        return code_point(8, offset);
+      default:
+        break;
+    }
+    constexpr std::string_view kThemselves = "\\\"'[]()^-{}.*+?|/$<>!";
+    if (c == '\0' || kThemselves.find(c) == std::string_view::npos) malformed("the escape means nothing", offset);
+    return static_cast<unsigned char>(c);
+  }
+  std::uint32_t code_point(std::size_t digits, std::size_t offset) {
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < digits; ++i, ++at_) {
+      const int digit = hex_digit(here());
+      if (digit < 0) malformed(fmt::format("the escape needs {} hexadecimal digits", digits), offset);
+      value = value * 16 + static_cast<std::uint64_t>(digit);
+    }
+    if (value > kMaxCodePoint || (value >= 0xd800 && value <= 0xdfff))
+      malformed("the escape means no code point", offset);
+    return static_cast<std::uint32_t>(value);
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+  GrammarAst ast_;
+  std::map<std::string, Rule, std::less<>> rules_;
+};
+
+}  // namespace
+
+EbnfGrammar parse_ebnf(std::string_view text, std::string_view start) {
+  return Parser(text).parse(start);
+}
+
+}  // namespace coreai::grammar
