@@ -51,6 +51,37 @@ void append_range(ExpressionPool& pool, std::uint32_t first, std::uint32_t last,
 
 }  // namespace
 
+// Unicode 15, table 3-7: no overlong forms, no surrogates.
+std::optional<std::uint32_t> next_code_point(std::string_view text, std::size_t& at) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (at >= text.size()) return std::nullopt;
+  const std::uint32_t lead = byte(at);
+  const std::size_t length = lead < 0x80   ? 1
+                             : lead < 0xc2 ? 0
+                             : lead < 0xe0 ? 2
+                             : lead < 0xf0 ? 3
+                             : lead < 0xf5 ? 4
+                                           : 0;
+  if (length == 0 || at + length > text.size()) return std::nullopt;
+  std::uint32_t point = length == 1 ? lead : lead & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xc0) != 0x80) return std::nullopt;
+    point = (point << 6) | (byte(at + i) & 0x3fu);
+  }
+  std::array<std::uint8_t, 4> shortest{};
+  if (point > kMaxCodePoint || (point >= kFirstSurrogate && point <= kLastSurrogate) ||
+      utf8_bytes(point, shortest) != static_cast<int>(length))
+    return std::nullopt;
+  at += length;
+  return point;
+}
+
+void append_utf8(std::uint32_t point, std::string& out) {
+  std::array<std::uint8_t, 4> bytes{};
+  const int length = utf8_bytes(point, bytes);
+  out.append(reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(length));
+}
+
 void CodePointSet::insert(std::uint32_t first, std::uint32_t last) {
   last = std::min(last, kMaxCodePoint);
   if (first > last) return;

@@ -24,23 +24,6 @@ int hex_digit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-void append_utf8(std::uint32_t point, std::string& out) {
-  const auto byte = [&](std::uint32_t value) { out += static_cast<char>(value); };
-  if (point < 0x80) return byte(point);
-  if (point < 0x800) {
-    byte(0xc0 | (point >> 6));
-  } else {
-    if (point < 0x10000) {
-      byte(0xe0 | (point >> 12));
-    } else {
-      byte(0xf0 | (point >> 18));
-      byte(0x80 | ((point >> 12) & 0x3f));
-    }
-    byte(0x80 | ((point >> 6) & 0x3f));
-  }
-  byte(0x80 | (point & 0x3f));
-}
-
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -243,22 +226,9 @@ class Parser {
   // One code point, plain or escaped.
   std::uint32_t character() {
     if (here() == '\\') return escape();
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text_[i]); };
-    const std::uint32_t lead = byte(at_);
-    const std::size_t length = lead < 0x80   ? 1
-                               : lead < 0xc2 ? 0
-                               : lead < 0xe0 ? 2
-                               : lead < 0xf0 ? 3
-                               : lead < 0xf5 ? 4
-                                             : 0;
-    if (length == 0 || at_ + length > text_.size()) malformed("not UTF-8");
-    std::uint32_t point = length == 1 ? lead : lead & (0x7fu >> length);
-    for (std::size_t i = 1; i < length; ++i) {
-      if ((byte(at_ + i) & 0xc0) != 0x80) malformed("not UTF-8");
-      point = (point << 6) | (byte(at_ + i) & 0x3fu);
-    }
-    at_ += length;
-    return point;
+    const auto point = next_code_point(text_, at_);
+    if (!point) malformed("not UTF-8");
+    return *point;
   }
 
   std::uint32_t escape() {

@@ -8,6 +8,7 @@
 #include "grammar/compiled_grammar_data.h"
 #include "grammar/ebnf_parser.h"
 #include "grammar/expression_machine.h"
+#include "grammar/json_text.h"
 #include "grammar/regex.h"
 
 namespace coreai::grammar {
@@ -80,6 +81,16 @@ CompiledGrammar GrammarCompiler::compile_ebnf(std::string_view text, std::string
     remove_left_recursion(read.ast, state_->options.max_expressions);
     auto pool = state_->new_pool();
     const ExprId language = grammar_expression(*pool, read.ast, read.start);
+    return std::make_unique<ExpressionMachine>(std::move(pool), language);
+  });
+}
+
+CompiledGrammar GrammarCompiler::compile_json(JsonRoot root, JsonWhitespace whitespace) {
+  std::string key = fmt::format("json:{}:{}", static_cast<int>(root), whitespace.max);
+  return state_->find_or_make(std::move(key), [&]() -> std::unique_ptr<Machine> {
+    auto pool = state_->new_pool();
+    const ExprId blank = pool->any_literal({" ", "\t", "\n", "\r"});
+    const ExprId language = json_value(*pool, root, pool->repeat(blank, 0, whitespace.max));
     return std::make_unique<ExpressionMachine>(std::move(pool), language);
   });
 }

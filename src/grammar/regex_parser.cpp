@@ -45,21 +45,9 @@ class Parser {
       here_ = kEndOfText;
       return;
     }
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(pattern_[i]); };
-    const std::uint32_t lead = byte(next_);
-    const std::size_t length = lead < 0x80   ? 1
-                               : lead < 0xc2 ? 0
-                               : lead < 0xe0 ? 2
-                               : lead < 0xf0 ? 3
-                               : lead < 0xf5 ? 4
-                                             : 0;
-    if (length == 0 || next_ + length > pattern_.size()) malformed("not UTF-8");
-    here_ = length == 1 ? lead : lead & (0x7fu >> length);
-    for (std::size_t i = 1; i < length; ++i) {
-      if ((byte(next_ + i) & 0xc0) != 0x80) malformed("not UTF-8");
-      here_ = (here_ << 6) | (byte(next_ + i) & 0x3fu);
-    }
-    next_ += length;
+    const auto point = next_code_point(pattern_, next_);
+    if (!point) malformed("not UTF-8");
+    here_ = *point;
   }
   bool take(std::uint32_t c) {
     if (here_ != c) return false;

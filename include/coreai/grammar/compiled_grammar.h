@@ -37,6 +37,16 @@ struct GrammarCompilerOptions {
   std::size_t max_search_steps = 200'000;    // states that one question of emptiness may visit
 };
 
+enum class JsonRoot { kAny, kObject, kArray };
+
+// White space between the parts of JSON text: at most so many of space, tab, line feed and carriage return in a place.
+// Without a bound a model can go on with white space for ever.
+struct JsonWhitespace {
+  std::uint32_t max = 32;
+  static constexpr JsonWhitespace none() { return {0}; }
+  static constexpr JsonWhitespace any() { return {UINT32_MAX}; }
+};
+
 // Compiles grammars for one vocabulary and keeps them by their text. Safe to use from any thread.
 class GrammarCompiler {
  public:
@@ -53,6 +63,9 @@ class GrammarCompiler {
   // (offset: byte of the text), UnsupportedError (tokens as terminals, look-ahead, macros; or beyond the work budget),
   // InvalidArgumentError (no text belongs to `start`).
   CompiledGrammar compile_ebnf(std::string_view text, std::string_view start = "root");
+
+  // JSON text (RFC 8259) of any shape, in every way in which it may be written; nothing before or after the value.
+  CompiledGrammar compile_json(JsonRoot root = JsonRoot::kAny, JsonWhitespace whitespace = {});
 
   const TokenizerInfo& tokenizer() const;
   std::size_t mask_memory_bytes() const;

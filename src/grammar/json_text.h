@@ -1,0 +1,23 @@
+// How JSON (RFC 8259) writes strings and numbers, as expressions.
+#pragma once
+
+#include "coreai/grammar/compiled_grammar.h"
+#include "grammar/code_points.h"
+#include "grammar/expression.h"
+
+namespace coreai::grammar {
+
+// Inside a JSON string: a character itself, its short escape, \uXXXX with digits of either case, a pair of surrogates.
+// Lone surrogates stand for no character and are not written.
+class JsonStringEncoder : public CodePointEncoder {
+ public:
+  ExprId encode(ExpressionPool& pool, const CodePointSet& set) const override;
+};
+
+// A string whose characters, without the quotes, are one of `body`.
+ExprId json_string(ExpressionPool& pool, ExprId body);
+ExprId json_number(ExpressionPool& pool);
+// Any value, an object or an array, with `space` wherever white space may stand inside; none before or after.
+ExprId json_value(ExpressionPool& pool, JsonRoot root, ExprId space);
+
+}  // namespace coreai::grammar
