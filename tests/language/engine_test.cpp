@@ -141,6 +141,26 @@ TEST_P(TinyLlm, EvaluateEqualsGeneration) {
   EXPECT_TRUE(std::equal(last.logits.begin(), last.logits.end(), rows.end() - 512));
 }
 
+// A cache of fixed length: what the bundle declares of it decides what it is.
+TEST(DeclaredStates, OfFixedLengthAreWhatTheBundleSays) {
+  const LanguageBundle bundle =
+      LanguageBundle::open(fs::path(COREAI_FIXTURE_DIR) / "genuine" / "qwen3_4bit_staticcache_b2");
+  const auto function = AIModel::load(bundle.model_path(), options(Precision::kFaithful)).load_function("main");
+  const auto engine = [&](std::vector<DeclaredState> states) {
+    return SequentialEngine::create(function, {.max_context_length = 1000, .states = std::move(states)});
+  };
+  const auto capacity = function.descriptor().states.at(0).shape[3];
+  for (const auto& states :
+       {std::vector<DeclaredState>{}, {{"keyCache", StateKind::kKvCache}, {"valueCache", StateKind::kKvCache}}}) {
+    const auto made = engine(states);
+    EXPECT_TRUE(made->supports_rewind());
+    EXPECT_EQ(made->max_context_length(), capacity);
+  }
+  const auto recurrent = engine({{"keyCache", StateKind::kFixed}, {"valueCache", StateKind::kSlidingCache}});
+  EXPECT_FALSE(recurrent->supports_rewind());
+  EXPECT_EQ(recurrent->max_context_length(), 1000);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TinyLlm,
                          testing::Combine(testing::Values("f32", "q4", "f32_composites"),
                                           testing::Values(Precision::kStrict, Precision::kFaithful)),
