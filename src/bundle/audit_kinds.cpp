@@ -105,13 +105,12 @@ void check_vision(const ModelBundle& bundle, const Json& root, const std::vector
   const fs::path metadata = bundle.path() / "metadata.json";
   const auto language = root.find("language");
   const bool has_language = language != root.end() && language->is_object();
-  auto block = root.find("vision");
-  if (block == root.end() && has_language && language->contains("vision")) {
-    block = language->find("vision");
+  Json vision = root.value("vision", Json());
+  if (vision.is_null() && has_language && language->contains("vision")) {
+    vision = *language->find("vision");
     findings.add(AuditRule::kVisionMisplaced, metadata, "the vision block stands inside 'language'");
   }
-  const bool found = block != root.end() && block->is_object();
-  const Json vision = found ? *block : Json::object();
+  if (!vision.is_object()) vision = Json::object();
   const std::int64_t image_token = count_of(vision, "image_token_id");
   const std::int64_t vocabulary = has_language ? count_of(*language, "vocab_size") : kDynamic;
   if (image_token != kDynamic && vocabulary != kDynamic && image_token >= vocabulary)
@@ -143,9 +142,19 @@ void read_block(Findings& findings, const Read& read) {
     read();
   } catch (const BundleError& error) {
     const AuditRule rule = rule_of(error);
-    if (rule != AuditRule::kRoleMissing && rule != AuditRule::kExportInProgress) findings.add(error);
+    const bool said = findings.has(rule) || findings.has(AuditRule::kAssetsEmpty);
+    if (!said || (rule != AuditRule::kRoleMissing && rule != AuditRule::kExportInProgress)) findings.add(error);
   } catch (const Error& error) {
     findings.add(AuditRule::kFieldInvalid, findings.root() / "metadata.json", error.what());
+  }
+}
+
+// Its folder must not be linked from elsewhere.
+void check_tokenizer_place(const ModelBundle& bundle, Findings& findings) {
+  try {
+    bundle.resolve("tokenizer", "tokenizer");
+  } catch (const BundleError& error) {
+    findings.add(error);
   }
 }
 
@@ -201,6 +210,7 @@ void audit_kind(const ModelBundle& bundle, const Json& root, const std::vector<L
       [[fallthrough]];
     case BundleKind::kLlm:
       read_block(findings, [&] { LanguageBundle::from(bundle); });
+      check_tokenizer_place(bundle, findings);
       check_embedded(root, findings);
       break;
     case BundleKind::kDiffusion:

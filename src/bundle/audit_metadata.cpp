@@ -12,6 +12,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kExcerptBytes = 80;
+constexpr std::size_t kSentenceBytes = 600;  // names from hostile files may have any length
+
+// At most `limit` bytes, cut between characters.
+std::string cut(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) return std::string(text);
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0U) == 0x80U) --limit;
+  return std::string(text.substr(0, limit)) + "...";
+}
 
 bool names_a_block(const std::string& field) {
   return field == "language" || field == "vision" || field == "diffusion" || field == "config" || field == "runtime" ||
@@ -49,11 +57,11 @@ void audit_targets(const Json& root, Findings& findings) {
 
 }  // namespace
 
-void Findings::add(AuditRule rule, const fs::path& path, std::string sentence, std::string fix) {
+void Findings::add(AuditRule rule, const fs::path& path, std::string_view sentence, std::string_view fix) {
   const fs::path relative = path.lexically_relative(root_);
   std::string shown = relative.empty() || *relative.begin() == ".." ? path.string() : relative.string();
   if (fix.empty()) fix = audit_rule(rule).fix;
-  list_.push_back({rule, std::move(shown), std::move(sentence), std::move(fix)});
+  list_.push_back({rule, std::move(shown), cut(sentence, kSentenceBytes), cut(fix, kSentenceBytes)});
 }
 
 void Findings::add(const BundleError& error) {
@@ -69,9 +77,9 @@ bool Findings::has(AuditRule rule) const {
 }
 
 std::string excerpt(std::string_view text) {
-  std::string line(text.substr(0, kExcerptBytes));
+  std::string line = cut(text, kExcerptBytes);
   std::ranges::replace(line, '\n', ' ');
-  return text.size() > kExcerptBytes ? line + "..." : line;
+  return line;
 }
 
 AuditRule rule_of(const BundleError& error) {

@@ -22,7 +22,7 @@ class Findings {
  public:
   explicit Findings(std::filesystem::path root) : root_(std::move(root)) {}
   // An empty `fix` stands for the rule's.
-  void add(AuditRule rule, const std::filesystem::path& path, std::string sentence, std::string fix = {});
+  void add(AuditRule rule, const std::filesystem::path& path, std::string_view sentence, std::string_view fix = {});
   void add(const BundleError& error);
   void append(Findings other);
   bool has(AuditRule rule) const;

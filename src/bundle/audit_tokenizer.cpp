@@ -47,9 +47,7 @@ class TokenizerAudit {
   }
 
  private:
-  void add(AuditRule rule, const fs::path& path, std::string sentence) {
-    findings_.add(rule, path, std::move(sentence));
-  }
+  void add(AuditRule rule, const fs::path& path, std::string_view sentence) { findings_.add(rule, path, sentence); }
 
   bool files_are_there() {
     std::error_code ignored;

@@ -81,6 +81,8 @@ void invalid_program(const fs::path& bundle) {
 
 const Broken kMetadata[] = {
     {"NoJson", "metadata-not-json", [](const fs::path& b) { write_file(b / "metadata.json", "{ \"kind\": "); }},
+    {"DuplicateKey", "metadata-duplicate-key",
+     [](const fs::path& b) { replace_text(b / "metadata.json", "\"kind\"", "\"name\": \"x\", \"kind\""); }},
     {"EmptyMetadata", "metadata-not-json", [](const fs::path& b) { write_file(b / "metadata.json", ""); }},
     {"AList", "metadata-not-json", [](const fs::path& b) { write_file(b / "metadata.json", "[1, 2]"); }},
     {"NotUtf8", "metadata-not-json",
@@ -215,6 +217,11 @@ const Broken kTokenizers[] = {
      [](const fs::path& b) {
        fs::remove_all(b / "tokenizer");
        write_file(b / "tokenizer", "{}");
+     }},
+    {"TokenizerLinkedFromOutside", "path-outside-bundle",
+     [](const fs::path& b) {
+       fs::rename(b / "tokenizer", b.parent_path() / "tokenizer");
+       fs::create_directory_symlink(b.parent_path() / "tokenizer", b / "tokenizer");
      }},
     {"EmptyTokenizer", "tokenizer-empty",
      [](const fs::path& b) { write_file(b / "tokenizer" / "tokenizer.json", ""); }},
