@@ -32,7 +32,7 @@ std::string_view kind_of(const Json& root) {
 
 // The folder that a language bundle's tokenizer lies in, or belongs into.
 fs::path language_tokenizer(const ModelBundle& bundle, const Json& language) {
-  const fs::path usual = bundle.path() / "tokenizer";
+  fs::path usual = bundle.path() / "tokenizer";
   std::error_code ignored;
   const auto named = language.find("tokenizer");
   if (fs::exists(usual, ignored) || named == language.end() || !named->is_string()) return usual;

@@ -28,9 +28,9 @@ std::string text_member(const Json& root, const char* block, const char* key) {
 }
 
 KindRoles roles_of(BundleKind kind, const Json& root) {
-  static const std::vector<std::string_view> kDiffusion = {"transformer",      "transformer_512", "unet",
-                                                           "text_encoder",     "text_encoder_2",  "vae_decoder",
-                                                           "vae_decoder_half", "vae_encoder",     "vae_encoder_half"};
+  static const std::vector<std::string_view> diffusion = {"transformer",      "transformer_512", "unet",
+                                                          "text_encoder",     "text_encoder_2",  "vae_decoder",
+                                                          "vae_decoder_half", "vae_encoder",     "vae_encoder_half"};
   switch (kind) {
     case BundleKind::kLlm:
     case BundleKind::kSegmenter:
@@ -41,7 +41,7 @@ KindRoles roles_of(BundleKind kind, const Json& root) {
     case BundleKind::kDiffusion:
     case BundleKind::kVideoDiffusion:
       return {{{"transformer", "unet", "transformer_512"}, {"text_encoder"}, {"vae_decoder", "vae_decoder_half"}},
-              kDiffusion};
+              diffusion};
     case BundleKind::kSpeechRecognizer:
       if (text_member(root, "config", "architecture") == "parakeet_tdt")
         return {{{"encoder"}, {"decoder_step"}, {"joint"}}, {"encoder", "decoder_step", "joint"}};

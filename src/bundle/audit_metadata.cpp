@@ -32,7 +32,7 @@ AuditRule rule_of_missing_field(const std::string& field) {
 }
 
 AuditRule rule_of_malformed(const BundleError& error) {
-  const std::string problem = error.problem();
+  const std::string& problem = error.problem();
   if (problem.find(" twice in one object") != std::string::npos) return AuditRule::kMetadataDuplicateKey;
   const bool unreadable = problem.find("at most") != std::string::npos || problem.find("a folder") != std::string::npos;
   if (error.field().empty()) return unreadable ? AuditRule::kMetadataUnreadable : AuditRule::kMetadataNotJson;
