@@ -68,11 +68,8 @@ TEST(OpGoldens, EveryCaseGivesWhatIsRecorded) {
   }
 }
 
-// The same in faithful. A linear layer on a 4-bit weight reads its input as two 8-bit digits: a golden that asks for
-// f16 bits is missed by part of its tolerance.
+// The same in faithful, without exceptions.
 TEST(OpGoldens, EveryCasePassesInFaithful) {
-  std::set<std::string> loose = kRecordedWithoutRounding;
-  loose.insert("chain_int4_linear");
   CheckOptions options = without_cache();
   options.specialization.precision = Precision::kFaithful;
   options.specialization.threads = 1;
@@ -80,12 +77,8 @@ TEST(OpGoldens, EveryCasePassesInFaithful) {
     if (entry.path().extension() != ".json") continue;
     for (const CaseResult& result : check_recorded_calls(entry.path(), options).cases) {
       if (kNotInTheFile.contains(result.name)) continue;
-      if (loose.contains(result.name)) {
-        EXPECT_LT(result.worst_share, 1.5) << result.problem;
-      } else {
-        EXPECT_TRUE(result.passed || !result.must)
-            << entry.path().filename() << " " << result.name << ": " << result.problem;
-      }
+      EXPECT_TRUE(result.passed || !result.must)
+          << entry.path().filename() << " " << result.name << ": " << result.problem;
     }
   }
 }
