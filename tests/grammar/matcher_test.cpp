@@ -185,8 +185,8 @@ TEST(Compiler, ThreadsShareOneGrammar) {
     for (int step = 0; step < 200; ++step) {
       const TokenMask mask = matcher.next_token_mask();
       all.insert(all.end(), mask.get(), mask.get() + 10);
-      for (std::uint32_t tries = 0;; ++tries)
-        if (matcher.accept_token(static_cast<std::int32_t>(random() % 268))) break;
+      while (!matcher.accept_token(static_cast<std::int32_t>(random() % 268))) {
+      }
     }
     return all;
   };
