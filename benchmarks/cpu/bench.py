@@ -20,7 +20,7 @@ PREFILL_TOKENS = 512
 DECODE_PROMPT_TOKENS = 32
 DECODE_TOKENS = 64           # recorded greedy ids reach that far
 LONG_TOKENS = 2304           # context of the memory figure
-KV_BYTES_PER_TOKEN = 23040   # SmolLM2-135M: 30 layers x 2 x 3 heads x 64 x f16
+KV_BYTES_PER_TOKEN = 46080   # SmolLM2-135M: 30 layers x 2 x 3 heads x 64 x f32
 PEER_PREFIX = 8              # ids that llama.cpp on these weights shares with the float32 reference at least
 
 TARGETS = {"decode_over_llamacpp": 1.5, "prefill_over_llamacpp": 2.0, "faithful_prompts": 7, "load_ms_warm": 100.0}
