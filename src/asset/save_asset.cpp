@@ -9,6 +9,7 @@
 
 #include "bytecode_writer.h"
 #include "coreai/base/error.h"
+#include "coreai/base/staging_folder.h"
 #include "coreai/ir/verifier.h"
 
 namespace coreai {
@@ -16,33 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-// A new folder beside the target that disappears again unless it is published.
-class StagingFolder {
- public:
-  explicit StagingFolder(const fs::path& target) : target_(target) {
-    std::string name = target.string() + ".tmp.XXXXXX";
-    if (!::mkdtemp(name.data())) throw IoError("no folder can be created here", target.string(), errno);
-    path_ = name;
-  }
-  ~StagingFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  StagingFolder(const StagingFolder&) = delete;
-  StagingFolder& operator=(const StagingFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-  void publish() {
-    if (::chmod(path_.c_str(), 0755) != 0 || ::rename(path_.c_str(), target_.c_str()) != 0) {
-      throw IoError("the asset cannot be moved into place", target_.string(), errno);
-    }
-    path_.clear();
-  }
-
- private:
-  fs::path target_, path_;
-};
 
 // Writes a file piece by piece and hashes it on the way.
 class HashingFile {

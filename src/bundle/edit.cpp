@@ -1,10 +1,7 @@
 #include "coreai/bundle/edit.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,6 +13,7 @@
 #include "coreai/asset/asset.h"
 #include "coreai/base/error.h"
 #include "coreai/base/mapped_file.h"
+#include "coreai/base/staging_folder.h"
 
 namespace coreai {
 namespace {
@@ -26,34 +24,6 @@ using Json = nlohmann::ordered_json;
 std::string text_of(const Json& metadata) {
   return metadata.dump(2) + "\n";
 }
-
-// A new folder beside the target that disappears again unless it is published.
-class StagingFolder {
- public:
-  explicit StagingFolder(const fs::path& target) : target_(target) {
-    std::string name = target.string() + ".tmp.XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) throw IoError("no folder can be created here", target.string(), errno);
-    path_ = name;
-  }
-  ~StagingFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  StagingFolder(const StagingFolder&) = delete;
-  StagingFolder& operator=(const StagingFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-  void publish() {
-    // An empty folder would be replaced by a plain rename.
-    if (::chmod(path_.c_str(), 0755) != 0 ||
-        ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_NOREPLACE) != 0)
-      throw IoError("the bundle cannot be moved into place", target_.string(), errno);
-    path_.clear();
-  }
-
- private:
-  fs::path target_, path_;
-};
 
 // Links are followed: the copy is whole wherever it goes.
 void copy_folder(const fs::path& from, const fs::path& to) {
@@ -98,11 +68,16 @@ DecoderFacts facts_of(const std::vector<FunctionDescriptor>& functions) {
   return facts;
 }
 
+std::string dashed(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
 std::int64_t required_count(std::optional<std::int64_t> given, std::int64_t found, const char* what) {
   const std::int64_t value = given.value_or(found);
   if (value > 0) return value;
   throw InvalidArgumentError(fmt::format("the decoder does not tell its {}", what), what,
-                             fmt::format("Give {} by hand", what));
+                             fmt::format("Give it: --{} N, or NewBundle::{}", dashed(what), what));
 }
 
 Json language_block(const NewBundle& bundle, const fs::path& decoder) {

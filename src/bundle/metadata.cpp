@@ -5,6 +5,8 @@
 #include <cmath>
 #include <set>
 
+#include "coreai/base/utf8.h"
+
 namespace coreai::metadata {
 namespace {
 
@@ -44,32 +46,6 @@ class Watcher {
  private:
   std::vector<std::set<std::string>> keys_;
 };
-
-// The first byte that is not part of well-formed UTF-8 (Unicode, table 3-7).
-std::optional<std::size_t> invalid_utf8(std::string_view text) {
-  std::size_t i = 0;
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  while (i < text.size()) {
-    const unsigned lead = byte(i);
-    const std::size_t length = lead < 0x80   ? 1
-                               : lead < 0xC2 ? 0
-                               : lead < 0xE0 ? 2
-                               : lead < 0xF0 ? 3
-                               : lead < 0xF5 ? 4
-                                             : 0;
-    if (length == 0 || length > text.size() - i) return i;
-    for (std::size_t k = 1; k < length; ++k)
-      if ((byte(i + k) & 0xC0U) != 0x80U) return i;
-    if (length > 2) {
-      const unsigned second = byte(i + 1);
-      const bool bad = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-                       (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F);
-      if (bad) return i;
-    }
-    i += length;
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 

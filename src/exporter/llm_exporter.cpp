@@ -1,20 +1,16 @@
 #include "coreai/exporter/llm_exporter.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <stdio.h>   // renameat2
-#include <stdlib.h>  // mkdtemp
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "coreai/asset/asset.h"
 #include "coreai/base/error.h"
+#include "coreai/base/staging_folder.h"
 #include "coreai/exporter/tokenizer_export.h"
 #include "exporter/llm_config.h"
 
@@ -23,38 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-// A bundle under construction beside its place; gone again unless it is published.
-class BundleStaging {
- public:
-  explicit BundleStaging(fs::path target) : target_(std::move(target)) {
-    std::string name = target_.string() + ".tmp.XXXXXX";
-    if (!::mkdtemp(name.data()))
-      throw IoError("no folder can be created here", target_.string(), errno,
-                    "Choose a folder that exists and is writable");
-    path_ = name;
-  }
-  ~BundleStaging() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  BundleStaging(const BundleStaging&) = delete;
-  BundleStaging& operator=(const BundleStaging&) = delete;
-
-  const fs::path& path() const { return path_; }
-
-  // With `replace` the old and the new folder swap places in one step; the old one then goes with this object.
-  void publish(bool replace) {
-    const unsigned flags = replace ? RENAME_EXCHANGE : RENAME_NOREPLACE;
-    if (::chmod(path_.c_str(), 0755) == 0 &&
-        ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), flags) == 0)
-      return;
-    throw IoError("the bundle cannot be moved into place", target_.string(), errno);
-  }
-
- private:
-  fs::path target_, path_;
-};
 
 // Whether something is there to be replaced. Only a bundle or an empty folder ever is.
 bool check_output(const fs::path& output, bool overwrite) {
@@ -167,7 +131,7 @@ void export_llm(const fs::path& checkpoint, const fs::path& output, const LlmExp
   if (options.max_context.value_or(1) > config.context)
     throw InvalidArgumentError(fmt::format("a context of {} tokens", *options.max_context), "max_context",
                                fmt::format("The checkpoint was made for at most {}", config.context));
-  BundleStaging staging(target);
+  StagingFolder staging(target);
   if (progress) progress("tokenizer", 0, 0);
   write_tokenizer(file, config, staging.path() / "tokenizer");
   const std::string asset = name + ".aimodel";
@@ -180,7 +144,7 @@ void export_llm(const fs::path& checkpoint, const fs::path& output, const LlmExp
       staging.path() / "metadata.json",
       metadata_text(file, options, name, asset, static_cast<std::uint64_t>(config.vocab), config.context));
   if (stop.stop_requested()) throw CancelledError("the export was stopped", file.where());
-  staging.publish(replace);
+  staging.publish(replace ? StagingFolder::Existing::kReplace : StagingFolder::Existing::kKeep);
 }
 
 }  // namespace coreai

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "coreai/base/error.h"
+#include "coreai/base/utf8.h"
 
 namespace coreai {
 namespace {
@@ -25,43 +26,12 @@ constexpr std::array<std::string_view, 9> kEndTexts = {
   throw MalformedError(problem, file.where(), 0, "Convert the model again with a current tool");
 }
 
-// Length of the character that starts with `lead`, 0 for a byte that starts none.
-std::size_t utf8_length(unsigned char lead) {
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead < 0xe0) return 2;
-  if (lead >= 0xe0 && lead < 0xf0) return 3;
-  if (lead >= 0xf0 && lead < 0xf5) return 4;
-  return 0;
-}
-
-// No overlong form, no surrogate, nothing above U+10FFFF (Unicode, table 3-7).
-bool second_byte_fits(std::string_view start) {
-  const auto second = static_cast<unsigned char>(start[1]);
-  switch (static_cast<unsigned char>(start[0])) {
-    case 0xe0:
-      return second >= 0xa0;
-    case 0xed:
-      return second < 0xa0;
-    case 0xf0:
-      return second >= 0x90;
-    case 0xf4:
-      return second < 0x90;
-    default:
-      return true;
-  }
-}
-
 // Positions where characters start, and the end. Nothing when the text is not UTF-8.
 std::optional<std::vector<std::size_t>> character_starts(std::string_view text) {
   std::vector<std::size_t> starts;
   for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = utf8_length(static_cast<unsigned char>(text[i]));
-    if (length == 0 || length > text.size() - i) return std::nullopt;
-    for (std::size_t k = 1; k < length; ++k)
-      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return std::nullopt;
-    if (length > 2 && !second_byte_fits(text.substr(i, 2))) return std::nullopt;
     starts.push_back(i);
-    i += length;
+    if (!next_code_point(text, i)) return std::nullopt;
   }
   starts.push_back(text.size());
   return starts;

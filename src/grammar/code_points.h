@@ -2,22 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
+#include "coreai/base/utf8.h"
 #include "grammar/expression.h"
 
 namespace coreai::grammar {
-
-constexpr std::uint32_t kMaxCodePoint = 0x10ffff;
-
-// The code point whose well-formed UTF-8 begins at `at`, which moves behind it; nothing, and `at` stays, for other
-// bytes.
-std::optional<std::uint32_t> next_code_point(std::string_view text, std::size_t& at);
-void append_utf8(std::uint32_t point, std::string& out);
 
 struct CodePointRange {
   std::uint32_t first, last;  // inclusive

@@ -201,7 +201,6 @@ ExprId ExpressionPool::any_of(const std::vector<ExprId>& in) {
   if (!flatten(choices, in, Kind::kAnyOf, kNothing, kAnything)) return kAnything;
   if (choices.empty()) return kNothing;
   if (choices.size() == 1) return choices[0];
-  if (std::ranges::binary_search(choices, universe_)) return universe_;
   if (join_depth_ < kMaxJoinDepth) join_heads(choices);
   const auto nullable_besides = [&](ExprId e) { return e != kEmptyString && nodes_[e].nullable; };
   if (std::ranges::any_of(choices, nullable_besides)) std::erase(choices, kEmptyString);

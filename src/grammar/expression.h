@@ -50,10 +50,6 @@ class ExpressionPool {
   ExprId rule(bool nullable);
   void define(ExprId rule, ExprId body) { bodies_[nodes_[rule].a] = body; }
 
-  // Declares that every expression of this pool holds only strings of `universe`, or what may follow a beginning of
-  // them: a union with it is it.
-  void set_universe(ExprId universe) { universe_ = universe; }
-
   bool nullable(ExprId e) const { return nodes_[e].nullable; }
   // The strings that may follow `byte`. Never throws for want of search: it may be an expression without strings.
   ExprId derive(ExprId e, std::uint8_t byte);
@@ -92,7 +88,6 @@ class ExpressionPool {
   bool search(ExprId from);
 
   std::size_t max_nodes_, max_search_;
-  ExprId universe_ = kAnything;
   int join_depth_ = 0, derive_depth_ = 0;
   std::vector<Node> nodes_;
   std::vector<ExprId> children_;

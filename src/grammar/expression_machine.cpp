@@ -67,12 +67,11 @@ void ExpressionMachine::fill(StateId state, const TokenTrie& trie, std::span<std
     const Row* row = nullptr;
     explicit operator bool() const { return state != kDead; }
   };
-  std::vector<Live> states;
   const auto step_to = [&](Live& from, std::uint8_t byte) {
     if (from.row == nullptr) from.row = &row(from.state);
     return Live{(*from.row)[byte], nullptr};
   };
-  trie.walk(Live{state, nullptr}, states, step_to, [&](std::span<const std::int32_t> ids) {
+  trie.walk(Live{state, nullptr}, step_to, [&](std::span<const std::int32_t> ids) {
     for (const std::int32_t id : ids) mask[static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32);
   });
 }

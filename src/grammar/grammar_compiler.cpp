@@ -66,12 +66,13 @@ GrammarCompiler::~GrammarCompiler() = default;
 GrammarCompiler::GrammarCompiler(GrammarCompiler&&) noexcept = default;
 GrammarCompiler& GrammarCompiler::operator=(GrammarCompiler&&) noexcept = default;
 
-CompiledGrammar GrammarCompiler::compile_regex(std::string_view pattern) {
-  return state_->find_or_make("regex:" + std::string(pattern), [&]() -> std::unique_ptr<Machine> {
-    auto pool = state_->new_pool();
-    const ExprId language = regex_expression(*pool, pattern, RegexMatch::kWhole, Utf8Encoder());
-    return std::make_unique<ExpressionMachine>(std::move(pool), language);
-  });
+CompiledGrammar GrammarCompiler::compile_regex(std::string_view pattern, RegexMatch match) {
+  return state_->find_or_make(fmt::format("regex:{}:{}", static_cast<int>(match), pattern),
+                              [&]() -> std::unique_ptr<Machine> {
+                                auto pool = state_->new_pool();
+                                const ExprId language = regex_expression(*pool, pattern, match, Utf8Encoder());
+                                return std::make_unique<ExpressionMachine>(std::move(pool), language);
+                              });
 }
 
 CompiledGrammar GrammarCompiler::compile_ebnf(std::string_view text, std::string_view start) {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "coreai/base/error.h"
 #include "coreai/grammar/token_bitmask.h"
 #include "grammar/compiled_grammar_data.h"
+#include "grammar/token_trie.h"
 
 namespace coreai::grammar {
 
@@ -95,7 +97,12 @@ MaskKind GrammarMatcher::fill_next_token_bitmask(std::span<std::uint32_t> mask) 
                                "GrammarMatcher::fill_next_token_bitmask", "give bitmask_words(vocab_size) words");
   const TokenMask made = next_token_mask();
   std::copy_n(made.get(), words, mask.begin());
-  return last_->ended ? MaskKind::kTerminated : MaskKind::kConstrained;
+  if (last_->ended) return MaskKind::kTerminated;
+  std::size_t allowed = 0;
+  for (std::size_t word = 0; word < words; ++word) allowed += static_cast<std::size_t>(std::popcount(made[word]));
+  const TokenizerInfo& tokenizer = grammar_.tokenizer();
+  const std::size_t all = tokenizer.trie().token_count() + tokenizer.end_ids().size();
+  return allowed == all ? MaskKind::kUnconstrained : MaskKind::kConstrained;
 }
 
 void GrammarMatcher::rollback(std::size_t steps) {

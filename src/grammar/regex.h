@@ -3,15 +3,11 @@
 
 #include <string_view>
 
+#include "coreai/grammar/compiled_grammar.h"
 #include "grammar/code_points.h"
 #include "grammar/expression.h"
 
 namespace coreai::grammar {
-
-enum class RegexMatch {
-  kWhole,   // the pattern is the whole text
-  kSearch,  // the text holds a match, as `pattern` of JSON Schema means it
-};
 
 // Throws MalformedError (offset: byte of the pattern) where the syntax is broken, UnsupportedError for what is not
 // regular or not built: back references, look-behind, word boundaries, \p, look-ahead or anchors inside an unbounded

@@ -27,14 +27,15 @@ class TokenTrie {
     const Entry& e = entries_[node.entry - 1];
     return std::span(ids_).subspan(e.first, e.count);
   }
+  std::size_t token_count() const { return ids_.size(); }
   std::size_t depth() const { return depth_; }  // of the deepest node: the longest token's length
   std::size_t memory_bytes() const;
 
   // Calls visit(ids) for each node with tokens all of whose bytes `step` takes from `start`; `step(state, byte)` gives
-  // a state that is false when it is dead. `states` is scratch of depth() + 1.
+  // a state that is false when it is dead.
   template <typename State, typename Step, typename Visit>
-  void walk(State start, std::vector<State>& states, Step&& step, Visit&& visit) const {
-    states.resize(depth_ + 1);
+  void walk(State start, Step&& step, Visit&& visit) const {
+    std::vector<State> states(depth_ + 1);
     std::size_t level = 0;
     states[0] = start;
     std::vector<std::uint32_t> ends(depth_ + 1);

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -16,27 +15,14 @@
 #include "coreai/base/mapped_file.h"
 #include "coreai/bundle/audit.h"
 #include "coreai/ir/builder.h"
+#include "scratch_folder.h"
 
 namespace coreai::test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// A folder that goes with the object; its name has a space and letters beyond ASCII.
-class Scratch {
- public:
-  Scratch() {
-    std::string pattern = (fs::temp_directory_path() / "bündel audit XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Scratch() { fs::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+using Scratch = ScratchFolder;
 
 inline fs::path fixture(const std::string& relative) {
   return fs::path(COREAI_FIXTURE_DIR) / relative;

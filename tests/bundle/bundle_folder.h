@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "coreai/bundle/model_bundle.h"
+#include "scratch_folder.h"
 
 namespace coreai::test {
 
@@ -20,17 +20,12 @@ inline std::string text_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// Its name has a space and a letter outside ASCII, as users' folders do.
 class BundleFolder : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "bundle_test_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
     dir_ = root_ / "ä bundle";
     std::filesystem::create_directories(dir_);
   }
-  void TearDown() override { std::filesystem::remove_all(root_); }
 
   static void write(const std::filesystem::path& path, const std::string& text) {
     std::filesystem::create_directories(path.parent_path());
@@ -63,7 +58,9 @@ class BundleFolder : public testing::Test {
     }
   }
 
-  std::filesystem::path root_, dir_;
+  const ScratchFolder scratch_;
+  const std::filesystem::path& root_ = scratch_.path();
+  std::filesystem::path dir_;
 };
 
 }  // namespace coreai::test

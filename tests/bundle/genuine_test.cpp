@@ -78,17 +78,27 @@ void expect_bare(const fs::path& folder) {
   EXPECT_EQ(assets, 1);
 }
 
-TEST(GenuineBundles, OfTheFixturesReadAsTheirKind) {
+struct Counts {
   int bundles = 0, bare = 0;
-  for (const auto& folder : folders_of(kFixtures / "genuine")) {
+};
+
+// Every folder reads as its kind, or without metadata as one asset.
+Counts expect_all_read(const fs::path& root) {
+  Counts counts;
+  for (const auto& folder : folders_of(root)) {
     if (fs::exists(folder / "metadata.json")) {
       expect_reads_and_verifies(folder, kind_of(folder.filename().string()));
-      ++bundles;
+      ++counts.bundles;
     } else {
       expect_bare(folder);
-      ++bare;
+      ++counts.bare;
     }
   }
+  return counts;
+}
+
+TEST(GenuineBundles, OfTheFixturesReadAsTheirKind) {
+  const auto [bundles, bare] = expect_all_read(kFixtures / "genuine");
   EXPECT_GE(bundles, 20);
   EXPECT_GE(bare, 8);
   for (const auto& folder : folders_of(kFixtures / "tiny_llm"))
@@ -120,16 +130,7 @@ TEST(GenuineBundles, MetadataOfTheLargerOnesReadsAsItsKind) {
 TEST(GenuineBundles, OfSharedDataReadAsTheirKind) {
   const fs::path data = shared_data();
   if (!fs::exists(data / "genuine")) GTEST_SKIP() << "no " << (data / "genuine");
-  int bundles = 0, bare = 0;
-  for (const auto& folder : folders_of(data / "genuine")) {
-    if (fs::exists(folder / "metadata.json")) {
-      expect_reads_and_verifies(folder, kind_of(folder.filename().string()));
-      ++bundles;
-    } else {
-      expect_bare(folder);
-      ++bare;
-    }
-  }
+  const auto [bundles, bare] = expect_all_read(data / "genuine");
   EXPECT_EQ(bundles, 27);
   EXPECT_EQ(bare, 13);
   for (const auto& folder : folders_of(data / "tiny_llm")) expect_reads_and_verifies(folder, "llm");

@@ -4,21 +4,13 @@
 #include <filesystem>
 #include <string>
 
-#include "coreai/base/error.h"
 #include "coreai/base/npy.h"
 #include "coreai/bundle/open_bundle.h"
+#include "typed_errors.h"
 
 namespace {
 
-template <typename Body>
-void expect_typed_errors(Body&& body) {
-  try {
-    body();
-  } catch (const coreai::InternalError&) {
-    throw;  // a broken invariant of ours
-  } catch (const coreai::Error&) {
-  }
-}
+using coreai::fuzz::expect_typed_errors;
 
 // No folder of that name: every lookup of a file meets nothing, as in a bundle that lacks its parts.
 void examine(const std::string& metadata) {

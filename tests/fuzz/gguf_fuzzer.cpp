@@ -3,21 +3,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "coreai/base/error.h"
 #include "coreai/exporter/llm_exporter.h"
 #include "coreai/exporter/tokenizer_export.h"
+#include "typed_errors.h"
 
 namespace {
 
-template <typename Body>
-void expect_typed_errors(Body&& body) {
-  try {
-    body();
-  } catch (const coreai::InternalError&) {
-    throw;  // a broken invariant of ours
-  } catch (const coreai::Error&) {
-  }
-}
+using coreai::fuzz::expect_typed_errors;
 
 void examine(const coreai::GgufFile& file) {
   for (const coreai::GgufTensor& tensor : file.tensors()) {

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "coreai/base/error.h"
 #include "coreai/grammar/grammar_matcher.h"
-#include "coreai/grammar/token_bitmask.h"
+#include "typed_errors.h"
 
 namespace {
 
@@ -50,10 +49,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t cut = std::min(all.find('\0'), all.size());
   const std::string_view text = cut == all.size() ? "" : all.substr(cut + 1);
   GrammarCompiler compiler(tokenizer(), {.max_cached_grammars = 0, .max_expressions = 20'000, .max_search_steps = 500});
-  try {
-    const std::string_view grammar = all.substr(0, cut);
-    follow(data[0] % 2 == 0 ? compiler.compile_regex(grammar) : compiler.compile_ebnf(grammar), text);
-  } catch (const coreai::Error&) {
-  }
+  const std::string_view grammar = all.substr(0, cut);
+  coreai::fuzz::expect_typed_errors(
+      [&] { follow(data[0] % 2 == 0 ? compiler.compile_regex(grammar) : compiler.compile_ebnf(grammar), text); });
   return 0;
 }

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "coreai/base/error.h"
-#include "coreai/grammar/grammar_matcher.h"
+#include "grammar/byte_tokenizer.h"
 #include "grammar/ebnf_parser.h"
 
 namespace coreai::grammar {
@@ -85,17 +85,6 @@ class Parts {
   std::size_t size_;
   std::vector<bool> found_;
 };
-
-TokenizerInfo bytes_only() {
-  std::vector<std::string> vocabulary;
-  for (int byte = 0; byte < 256; ++byte) vocabulary.emplace_back(1, static_cast<char>(byte));
-  return TokenizerInfo(vocabulary, {.kind = VocabularyKind::kRaw});
-}
-
-bool matches(const CompiledGrammar& grammar, std::string_view text) {
-  GrammarMatcher matcher(grammar);
-  return matcher.accept_bytes(text) && matcher.can_terminate();
-}
 
 std::vector<std::string> texts_up_to(std::size_t length, std::string_view alphabet) {
   std::vector<std::string> out{""};

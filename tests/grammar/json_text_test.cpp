@@ -7,21 +7,10 @@
 #include <random>
 #include <regex>
 
-#include "coreai/grammar/grammar_matcher.h"
+#include "grammar/byte_tokenizer.h"
 
 namespace coreai::grammar {
 namespace {
-
-TokenizerInfo bytes_only() {
-  std::vector<std::string> vocabulary;
-  for (int byte = 0; byte < 256; ++byte) vocabulary.emplace_back(1, static_cast<char>(byte));
-  return TokenizerInfo(vocabulary, {.kind = VocabularyKind::kRaw});
-}
-
-bool matches(const CompiledGrammar& grammar, std::string_view text) {
-  GrammarMatcher matcher(grammar);
-  return matcher.accept_bytes(text) && matcher.can_terminate();
-}
 
 // Every code point on the edge of a range, in every writing: it belongs to a set exactly if it is a member.
 TEST(JsonText, ACharacterIsAMemberInEveryWriting) {

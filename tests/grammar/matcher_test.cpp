@@ -113,6 +113,29 @@ TEST(Matcher, RollbackForkAndResetReturnToTheSameMasks) {
   EXPECT_THROW(matcher.fill_next_token_bitmask(std::span(words).first(9)), InvalidArgumentError);
 }
 
+TEST(Matcher, SaysWhenNothingIsExcluded) {
+  const std::vector<std::string> vocabulary{"a", "bc", "", "<s>", "</s>"};
+  GrammarCompiler compiler(
+      TokenizerInfo(vocabulary, {.kind = VocabularyKind::kRaw, .end_ids = {4}, .special_ids = {3}}));
+  std::vector<std::uint32_t> mask(1);
+  GrammarMatcher any(compiler.compile_regex(".*"));
+  EXPECT_EQ(any.fill_next_token_bitmask(mask), MaskKind::kUnconstrained);
+  EXPECT_EQ(mask[0], 0b10011u);
+  GrammarMatcher more(compiler.compile_regex(".+"));  // the end is excluded
+  EXPECT_EQ(more.fill_next_token_bitmask(mask), MaskKind::kConstrained);
+  ASSERT_TRUE(more.accept_token(1));
+  EXPECT_EQ(more.fill_next_token_bitmask(mask), MaskKind::kUnconstrained);
+}
+
+TEST(Matcher, SearchesForAPatternWhereAsked) {
+  GrammarCompiler compiler(small_tokenizer());
+  GrammarMatcher matcher(compiler.compile_regex("^a|b$", RegexMatch::kSearch));
+  EXPECT_TRUE(matcher.accept_bytes("xya"));
+  EXPECT_FALSE(matcher.can_terminate());
+  EXPECT_TRUE(matcher.accept_bytes("b"));
+  EXPECT_TRUE(matcher.can_terminate());
+}
+
 TEST(Matcher, BytesAndTokensLeadToTheSameState) {
   GrammarCompiler compiler(small_tokenizer());
   const CompiledGrammar grammar = compiler.compile_regex("(abc|b\u00e9)+");

@@ -73,10 +73,9 @@ TEST(TokenTrie, WalksEveryTokenOnceAndSkipsDeadSubtrees) {
   EXPECT_EQ(trie.depth(), 3u);
   EXPECT_EQ(trie.nodes().size(), 8u);  // a ab abc ac b x xy xyz
   std::vector<std::int32_t> met;
-  std::vector<int> states;
   int steps = 0;
   trie.walk(
-      1, states, [&](int, std::uint8_t byte) { return ++steps, byte == 'x' ? 0 : 1; },
+      1, [&](int, std::uint8_t byte) { return ++steps, byte == 'x' ? 0 : 1; },
       [&](std::span<const std::int32_t> ids) { met.insert(met.end(), ids.begin(), ids.end()); });
   EXPECT_EQ(met, (std::vector<std::int32_t>{1, 0, 5, 3, 6, 4}));
   EXPECT_EQ(steps, 6);

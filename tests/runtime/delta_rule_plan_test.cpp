@@ -9,7 +9,7 @@
 #include <random>
 
 #include "coreai/ir/builder.h"
-#include "coreai/runtime/ai_model.h"
+#include "load_program.h"
 
 namespace coreai {
 namespace {
@@ -143,12 +143,7 @@ class Program {
 
 InferenceFunction load(const Form& form, std::vector<std::string> disabled = {}, int threads = 2,
                        Precision precision = Precision::kFaithful) {
-  SpecializationOptions options;
-  options.precision = precision;
-  options.threads = threads;
-  options.use_cache = false;
-  options.disabled_passes = std::move(disabled);
-  return AIModel::from_module(Program(form).take(), options).load_function("main");
+  return test::load_program(Program(form).take(), std::move(disabled), threads, precision);
 }
 
 struct Result {

@@ -68,7 +68,7 @@ TEST(ChatTemplate, OfTheTinyBundle) {
 }
 
 TEST(ChatTemplate, TheFileWinsOverTheConfig) {
-  test::TemporaryFolder folder;
+  test::ScratchFolder folder;
   EXPECT_FALSE(ChatTemplate::from_directory(folder.path()));
   folder.write("tokenizer_config.json", R"({"bos_token": {"content": "<s>"}})");
   EXPECT_FALSE(ChatTemplate::from_directory(folder.path()));
@@ -79,7 +79,7 @@ TEST(ChatTemplate, TheFileWinsOverTheConfig) {
 }
 
 TEST(ChatTemplate, NamedTemplatesAreChosenByToolsAndByName) {
-  test::TemporaryFolder folder;
+  test::ScratchFolder folder;
   folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "plain"},
     {"name": "tool_use", "template": "tools {{ tools | length }}"}, {"name": "rag", "template": "rag"}]})");
   const auto chat = ChatTemplate::from_directory(folder.path()).value();

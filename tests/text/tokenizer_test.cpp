@@ -81,7 +81,7 @@ TEST(Tokenizer, EndIdsFromEveryFormOfConfig) {
 }
 
 TEST(Tokenizer, GenerationConfigAndSpecialTokensMapBesideTheTokenizer) {
-  test::TemporaryFolder folder;
+  test::ScratchFolder folder;
   folder.write("tokenizer.json", test::byte_fallback_tokenizer());
   folder.write("generation_config.json", R"({"eos_token_id": [2, 1]})");
   folder.write("special_tokens_map.json", R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>"})");
@@ -162,7 +162,7 @@ TEST(Tokenizer, PaddingAndTruncationOfTheFileAreOff) {
 }
 
 TEST(Tokenizer, ReportsWhatIsWrongWithItsFiles) {
-  test::TemporaryFolder folder;
+  test::ScratchFolder folder;
   try {
     Tokenizer::from_directory(folder.path());
     FAIL() << "a missing file was accepted";

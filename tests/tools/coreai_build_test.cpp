@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "../ir/genuine_text.h"
+#include "call_tool.h"
 #include "coreai-build/commands.h"
+#include "scratch_folder.h"
 
 namespace coreai::tools {
 namespace {
@@ -16,38 +18,11 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-struct Outcome {
-  int code;
-  std::string out, err;
-};
+using Scratch = test::ScratchFolder;
 
 Outcome run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "coreai-build");
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int code = coreai_build(static_cast<int>(argv.size()), argv.data());
-  return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+  return call_tool(coreai_build, "coreai-build", std::move(arguments));
 }
-
-std::string fixture(const std::string& relative) {
-  return std::string(COREAI_FIXTURE_DIR) + "/" + relative;
-}
-
-// A folder that is removed with its contents.
-class Scratch {
- public:
-  Scratch() {
-    std::string pattern = (fs::temp_directory_path() / "coreai-build-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Scratch() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 void write_file(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;

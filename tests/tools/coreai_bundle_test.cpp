@@ -6,7 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "call_tool.h"
 #include "coreai-bundle/commands.h"
+#include "scratch_folder.h"
 
 namespace coreai::tools {
 namespace {
@@ -15,40 +17,11 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-struct Outcome {
-  int code;
-  std::string out, err;
-};
+using Scratch = test::ScratchFolder;
 
 Outcome run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "coreai-bundle");
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int code = coreai_bundle(static_cast<int>(argv.size()), argv.data());
-  return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+  return call_tool(coreai_bundle, "coreai-bundle", std::move(arguments));
 }
-
-std::string fixture(const std::string& relative) {
-  return std::string(COREAI_FIXTURE_DIR) + "/" + relative;
-}
-
-// A folder that is removed with its contents.
-class Scratch {
- public:
-  Scratch() {
-    std::string pattern = (fs::temp_directory_path() / "coreai-bundle-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Scratch() { fs::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 std::string copy_of(const Scratch& scratch, const std::string& relative) {
   const fs::path target = scratch / "copy";

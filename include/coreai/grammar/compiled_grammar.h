@@ -37,6 +37,11 @@ struct GrammarCompilerOptions {
   std::size_t max_search_steps = 200'000;    // states that one question of emptiness may visit
 };
 
+enum class RegexMatch {
+  kWhole,   // the pattern is the whole text
+  kSearch,  // the text holds a match, as `pattern` of JSON Schema means it
+};
+
 enum class JsonRoot { kAny, kObject, kArray };
 
 // White space between the parts of JSON text: at most so many of space, tab, line feed and carriage return in a place.
@@ -55,9 +60,9 @@ class GrammarCompiler {
   GrammarCompiler(GrammarCompiler&&) noexcept;
   GrammarCompiler& operator=(GrammarCompiler&&) noexcept;
 
-  // A regular expression of ECMA-262 (`u` flag) that the whole text matches. Throws MalformedError (offset: byte of the
+  // A regular expression of ECMA-262 (`u` flag). Throws MalformedError (offset: byte of the
   // pattern), UnsupportedError (not regular, or beyond the work budget), InvalidArgumentError (no text matches).
-  CompiledGrammar compile_regex(std::string_view pattern);
+  CompiledGrammar compile_regex(std::string_view pattern, RegexMatch match = RegexMatch::kWhole);
 
   // A grammar in the EBNF of llama.cpp and xgrammar; left recursion and empty rules are welcome. Throws MalformedError
   // (offset: byte of the text), UnsupportedError (tokens as terminals, look-ahead, macros; or beyond the work budget),
