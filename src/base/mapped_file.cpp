@@ -31,7 +31,8 @@ class Descriptor {
 };
 
 int open_for_reading(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK a pipe would wait for its writer; regular files do not care.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT) throw NotFoundError("the file does not exist", path.string());
   if (fd < 0) throw IoError("the file cannot be opened", path.string(), errno);
   return fd;
@@ -41,7 +42,8 @@ std::size_t regular_file_size(int fd, const std::filesystem::path& path) {
   struct stat info{};
   if (::fstat(fd, &info) != 0) throw IoError("the file cannot be examined", path.string(), errno);
   if (!S_ISREG(info.st_mode))
-    throw IoError("not a regular file", path.string(), S_ISDIR(info.st_mode) ? EISDIR : EINVAL);
+    throw IoError(S_ISDIR(info.st_mode) ? "a folder, not a file" : "not a regular file", path.string(),
+                  S_ISDIR(info.st_mode) ? EISDIR : EINVAL);
   return static_cast<std::size_t>(info.st_size);
 }
 

@@ -93,8 +93,8 @@ class TokenizerAudit {
       add(AuditRule::kVocabularySmall, file,
           fmt::format("the tokenizer has {} tokens, the model's vocabulary {}", known, size));
     std::string special;
-    const std::int64_t end =
-        std::min<std::int64_t>(std::max(size, known) + kLookBeyond, std::numeric_limits<TokenId>::max());
+    constexpr std::int64_t kLastId = std::numeric_limits<TokenId>::max();
+    const std::int64_t end = std::min(std::min(std::max(size, known), kLastId) + kLookBeyond, kLastId);
     for (std::int64_t id = std::max<std::int64_t>(size, 0); id < end; ++id) {
       const auto token = tokenizer.id_to_token(static_cast<TokenId>(id));
       if (!token) continue;

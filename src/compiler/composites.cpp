@@ -6,11 +6,26 @@
 
 #include "compiler/matchers.h"
 #include "compiler/passes.h"
+#include "compiler/shapes.h"
 
 namespace coreai::compiler {
 namespace {
 
 using ir::OpCode;
+
+// [c, 1, ..] for values of that rank with channels on axis 1.
+ValueId per_channel(Graph& g, const std::vector<double>& values, std::size_t rank) {
+  std::vector<std::int64_t> dims(rank - 1, 1);
+  dims[0] = std::ssize(values);
+  NDArray array(DType::kF32, Shape(dims));
+  write_from_f64(array, values);
+  std::vector<Expr> shape;
+  shape.reserve(dims.size());
+  for (const std::int64_t d : dims) shape.push_back(g.exprs.constant(d));
+  const ValueId v = g.new_value(DType::kF32, std::move(shape));
+  g.value(v).constant = std::move(array);
+  return v;
+}
 
 class Composites {
  public:
@@ -33,6 +48,8 @@ class Composites {
  private:
   std::vector<Expr> shape() const { return g_.value(inputs_[0]).shape; }
 
+  bool declared(const std::vector<Expr>& result) { return require_declared(g_, call_.results[0]->type, result); }
+
   ValueId indices(const std::vector<std::int64_t>& values) {
     const ValueId v = g_.new_value(DType::kUI32, {g_.exprs.constant(std::ssize(values))});
     std::vector<Expr> elements;
@@ -46,6 +63,7 @@ class Composites {
   ValueId moved(OpCode code, std::vector<ValueId> inputs, std::vector<Expr> shape) {
     Node node;
     node.code = code;
+    node.composite_symbol = symbol_;
     node.inputs = std::move(inputs);
     node.outputs = {g_.new_value(dtype_, std::move(shape))};
     const ValueId out = node.outputs[0];
@@ -68,6 +86,7 @@ class Composites {
     split.insert(split.end(), {c, rx, rx, h, w});
     turned.insert(turned.end(), {c, h, rx, w, rx});
     joined.insert(joined.end(), {c, x.mul(h, rx), x.mul(w, rx)});
+    if (!declared(joined)) return std::nullopt;
     std::vector<std::int64_t> order(n + 2);
     std::iota(order.begin(), order.end(), 0);
     const std::int64_t last = std::ssize(order);
@@ -85,9 +104,10 @@ class Composites {
     std::vector<std::vector<float>> parts;  // gamma, beta, mean, variance
     for (std::size_t i = 1; i < 5; ++i) {
       auto part = float_elements(g_, inputs_[i]);
-      if (!part || !g_.exprs.is_constant(s[1], std::ssize(*part))) return std::nullopt;
+      if (!part || part->empty() || !g_.exprs.is_constant(s[1], std::ssize(*part))) return std::nullopt;
       parts.push_back(std::move(*part));
     }
+    if (!declared(s)) return std::nullopt;
     std::vector<double> scale, shift;
     for (std::size_t c = 0; c < parts[0].size(); ++c) {
       scale.push_back(parts[0][c] / std::sqrt(static_cast<double>(parts[3][c]) + eps->as_float()));
@@ -95,6 +115,7 @@ class Composites {
     }
     Node node;
     node.kind = NodeKind::kElementwise;
+    node.composite_symbol = symbol_;
     node.inputs = {inputs_[0], per_channel(g_, scale, s.size()), per_channel(g_, shift, s.size())};
     node.outputs = {g_.new_value(dtype_, s)};
     node.params = ElementwiseParams{{{ScalarOp::kFma, 0, 1, 2}}};
@@ -111,7 +132,7 @@ class Composites {
       if (!g_.exprs.as_constant(shape()[static_cast<std::size_t>(axis)])) return std::nullopt;
     }
     std::ranges::sort(axes);
-    if (axes.empty() || std::ranges::adjacent_find(axes) != axes.end()) return std::nullopt;
+    if (axes.empty() || std::ranges::adjacent_find(axes) != axes.end() || !declared(out_shape)) return std::nullopt;
     Node node;
     node.kind = NodeKind::kRowwise;
     node.source = &call_;
@@ -155,22 +176,6 @@ class Composites {
     return rowwise(Rowwise::kVectorNorm, std::move(list), std::move(out));
   }
 
- public:
-  // [c, 1, ..] for values of that rank with channels on axis 1.
-  static ValueId per_channel(Graph& g, const std::vector<double>& values, std::size_t rank) {
-    std::vector<std::int64_t> dims(rank - 1, 1);
-    dims[0] = std::ssize(values);
-    NDArray array(DType::kF32, Shape(dims));
-    write_from_f64(array, values);
-    std::vector<Expr> shape;
-    shape.reserve(dims.size());
-    for (const std::int64_t d : dims) shape.push_back(g.exprs.constant(d));
-    const ValueId v = g.new_value(DType::kF32, std::move(shape));
-    g.value(v).constant = std::move(array);
-    return v;
-  }
-
- private:
   Graph& g_;
   const ir::CompositeDecl& decl_;
   const std::string& symbol_;
@@ -226,6 +231,7 @@ void fold_channel_scales(Graph& g) {
     const auto &scales = g.value(node.inputs[1]).constant, &shifts = g.value(node.inputs[2]).constant;
     if (!scales || !shifts || g.value(node.outputs[0]).dtype != DType::kF32) continue;
     const std::vector<double> scale = wide(*scales);
+    if (scale.empty()) continue;
     std::vector<double> shift = wide(*shifts);
     const std::size_t rank = g.value(node.outputs[0]).shape.size();
     ValueId from = node.inputs[0];
@@ -250,7 +256,7 @@ void fold_channel_scales(Graph& g) {
     const ValueId v = g.new_value(DType::kF32, g.value(g.node(convolution).inputs[1]).shape);
     g.value(v).constant = std::move(array);
     g.node(convolution).inputs[1] = v;
-    const ValueId added = Composites::per_channel(g, shift, rank);
+    const ValueId added = per_channel(g, shift, rank);
     g.node(id).inputs = {from, added};
     g.node(id).params = ElementwiseParams{{{ScalarOp::kAdd, 0, 1}}};
   }

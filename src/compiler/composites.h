@@ -1,4 +1,4 @@
-// Composites that become nodes of existing kinds.
+// Composites that become movements, an element-wise step or a row step.
 #pragma once
 
 #include <optional>

@@ -64,7 +64,7 @@ std::optional<NDArray> operand_array(const Graph& g, const OpEvaluator& evaluato
   auto array = constant_array(g, id);
   if (array) return array;
   const Node* p = g.producer(id);
-  if (!p || p->kind != NodeKind::kOp || p->code != OpCode::kCast) return std::nullopt;
+  if (!p || p->kind != NodeKind::kOp || p->code != OpCode::kCast || !p->source) return std::nullopt;
   array = constant_array(g, p->inputs[0]);
   if (!array || array->element_count() > kMaxFoldedElements) return std::nullopt;
   return evaluator.evaluate(*p->source, std::span(&*array, 1)).at(0);
@@ -75,7 +75,9 @@ std::optional<NDArray> operand_array(const Graph& g, const OpEvaluator& evaluato
 void fold_constants(Graph& graph, const OpEvaluator& evaluator) {
   for (const NodeId id : graph.order()) {
     Node& node = graph.node(id);
-    if (node.kind != NodeKind::kOp || node.outputs.size() != 1 || !evaluator.supports(node.code)) continue;
+    // Movements of a composite stand for no operation of the file that could be evaluated.
+    if (node.kind != NodeKind::kOp || !node.source || node.outputs.size() != 1 || !evaluator.supports(node.code))
+      continue;
     const Shape shape = graph.declared_shape(node.outputs[0]);
     if (!shape.is_static() || shape.element_count() > kMaxFoldedElements || stays_a_weight(graph, node)) continue;
     std::vector<NDArray> operands;

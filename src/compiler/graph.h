@@ -76,9 +76,11 @@ struct RopeParams {
   bool interleaved = false;
 };
 
+// Of attention over plain values.
+inline constexpr std::int64_t kMaxPlainBatch = 16, kMaxPlainHeadDim = 512;
+
 // Inputs: query [.., q, d], key, value (slices of states); axes before the last two are heads. A mask is added to the
 // scaled scores and broadcasts to [b, heads, q, keys]; sinks are a logit per head.
-inline constexpr std::int64_t kMaxPlainBatch = 16, kMaxPlainHeadDim = 512;  // of attention over plain values
 struct AttentionParams {
   float scale = 0;
   bool causal = false;

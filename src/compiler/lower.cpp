@@ -286,6 +286,7 @@ class Lowering {
     std::vector<Expr> shape = g_.value(node.inputs[0]).shape;
     if (node.kind == NodeKind::kExperts) shape = experts_shape(node);
     if (node.kind == NodeKind::kAttention) shape.back() = g_.value(node.inputs[2]).shape.back();
+    if (!require_declared(g_, op.results[0]->type, shape)) return false;
     node.outputs = {g_.new_value(op.results[0]->type->dtype(), std::move(shape))};
     bindings_[op.results[0]].value = node.outputs[0];
     g_.append(std::move(node));
@@ -306,6 +307,8 @@ class Lowering {
       if (!is_working_float(g_.value(v).dtype)) return false;
     }
     const std::vector<Expr> out = {query[0], query[2], query[1], value[3]};
+    if (!require_declared(g_, op.results[0]->type, out) || !require_declared(g_, op.results[1]->type, state))
+      return false;
     node.kind = NodeKind::kDeltaRule;
     node.params = *params;
     node.outputs = {g_.new_value(op.results[0]->type->dtype(), out), g_.new_value(op.results[1]->type->dtype(), state)};

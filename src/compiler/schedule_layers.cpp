@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "compiler/scheduler.h"
 #include "compiler/views.h"
@@ -114,15 +115,19 @@ void Scheduler::emit_rowwise(const Node& node) {
   const std::size_t outer = order.size();
   for (const std::int64_t axis : p.axes) order.push_back(static_cast<std::size_t>(axis));
   View turned = at;
+  constexpr std::int64_t kMaxWidth = std::numeric_limits<std::int32_t>::max();  // elements; products stay in 64 bits
   std::int64_t width = 1;
   Expr rows = x.constant(1);
   for (std::size_t i = 0; i < order.size(); ++i) {
     turned.extents[i] = at.extents[order[i]];
     turned.strides[i] = at.strides[order[i]];
     if (i < outer) rows = x.mul(rows, turned.extents[i]);
-    if (i >= outer) width *= x.as_constant(turned.extents[i]).value_or(0);
+    if (i >= outer)
+      width = std::min(width, kMaxWidth + 1) *
+              std::clamp<std::int64_t>(x.as_constant(turned.extents[i]).value_or(0), 0, kMaxWidth);
   }
-  if (width <= 0) throw NotPlannable{"a function of empty rows", node.composite_symbol};
+  if (width <= 0 || width > kMaxWidth)
+    throw NotPlannable{"a function of empty or very long rows", node.composite_symbol};
   RowwiseStep step;
   step.kind = p.kind;
   const auto in = p.axes.size() == 1 && buffer_dtype(at.buffer) == DType::kF32 ? as_rows(turned) : std::nullopt;

@@ -183,6 +183,9 @@ std::vector<Expr> reshape_shape(Graph& g, const Node& node) {
       if (inferred) give_up(node, "two extents of -1");
       inferred = i;
     } else {
+      const auto extent = g.exprs.as_constant(out[i]);
+      if (extent && *extent < 0) give_up(node, "a negative extent");
+      g.require_nonnegative(out[i], "a reshape has no negative extent");
       known = g.exprs.mul(known, out[i]);
     }
   }
@@ -293,7 +296,8 @@ std::vector<Expr> gather_nd_shape(Graph& g, const Node& node) {
 
 std::vector<Expr> range_shape(Graph& g, const Node& node) {
   const std::int64_t step = constant_element(g, node, 2);
-  if (step == 0 || step < -std::numeric_limits<std::int32_t>::max()) give_up(node, "a step of 0 or out of range");
+  constexpr std::int64_t kMaxStep = std::numeric_limits<std::int32_t>::max();  // products of two stay in 64 bits
+  if (step == 0 || step < -kMaxStep || step > kMaxStep) give_up(node, "a step of 0 or out of range");
   const Expr first = host_elements(g, node, 0)[0], end = host_elements(g, node, 1)[0];
   const Expr span = step > 0 ? g.exprs.sub(end, first) : g.exprs.sub(first, end);
   g.require_nonnegative(span, "a range runs in the direction of its step");
@@ -573,29 +577,25 @@ std::vector<SliceRange> slice_ranges(Graph& g, const Node& node) {
   return out;
 }
 
-namespace {
-
-// Where the program declares an extent that follows from others, the call must give it: else op by op, which says so.
-void require_declared(Graph& g, const Node& node, const std::vector<Expr>& shape) {
-  const ir::TypeRef type = node.source->results.at(0)->type;
-  if (!type->is_tensor() || type->shape().rank() != shape.size()) return;
+bool require_declared(Graph& g, ir::TypeRef type, const std::vector<Expr>& shape) {
+  if (!type->is_tensor() || type->shape().rank() != shape.size()) return false;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (type->shape()[d] == kDynamic) continue;
     const Expr declared = g.exprs.constant(type->shape()[d]);
     if (shape[d] == declared) continue;
-    if (g.exprs.as_constant(shape[d])) give_up(node, "its extents are not the declared ones");
-    g.require_nonnegative(g.exprs.sub(shape[d], declared), "a result has the declared extents");
-    g.require_nonnegative(g.exprs.sub(declared, shape[d]), "a result has the declared extents");
+    if (g.exprs.as_constant(shape[d])) return false;
+    require_equal(g, shape[d], declared, "a result has the declared extents");
   }
+  return true;
 }
-
-}  // namespace
 
 void infer_shapes(Graph& g, const Node& node) {
   if (node.code == OpCode::kSplit) return split_shapes(g, node);
   if (node.outputs.size() != 1) give_up(node, "several results");
   const std::vector<Expr> shape = output_shape(g, node);
-  require_declared(g, node, shape);
+  const ir::TypeRef type = node.source->results.at(0)->type;
+  const bool ranked = type->is_tensor() && type->shape().rank() == shape.size();
+  if (ranked && !require_declared(g, type, shape)) give_up(node, "its extents are not the declared ones");
   const auto host = host_result(g, node, shape);
   Value& out = g.value(node.outputs[0]);
   out.shape = shape;

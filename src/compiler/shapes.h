@@ -8,6 +8,10 @@ namespace coreai::compiler {
 // A declared type never overrides an operand. Adds guards for what must hold at run time. Throws NotPlannable.
 void infer_shapes(Graph& graph, const Node& node);
 
+// Where `type` declares an extent that follows from others, the call must give it: guards for what is not known yet.
+// False where the ranks or known extents differ.
+bool require_declared(Graph& graph, ir::TypeRef type, const std::vector<Expr>& shape);
+
 // Extents and start of a slice along one axis by the rules of slices (docs/aimodel-format.md), stride 1 or constant.
 struct SliceRange {
   Expr start, extent;

@@ -25,7 +25,8 @@ std::optional<std::string> read_text(const std::filesystem::path& path) {
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) return std::nullopt;
   if (!std::filesystem::is_regular_file(status)) {
-    throw IoError("not a regular file", path.string(), EISDIR);
+    const bool folder = std::filesystem::is_directory(status);
+    throw IoError(folder ? "a folder, not a file" : "not a regular file", path.string(), folder ? EISDIR : EINVAL);
   }
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) throw IoError("cannot read the file", path.string(), error.value());

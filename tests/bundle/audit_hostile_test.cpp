@@ -21,6 +21,7 @@ const std::vector<Json>& hostile_values() {
                                             0,
                                             1e300,
                                             std::numeric_limits<std::int64_t>::min(),
+                                            std::numeric_limits<std::int64_t>::max(),
                                             std::numeric_limits<std::uint64_t>::max(),
                                             2147483647,
                                             "",

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 
+#include "coreai/base/error.h"
 #include "coreai/ir/builder.h"
 #include "load_program.h"
 
@@ -25,9 +26,11 @@ struct Form {
   DType dtype = DType::kF32;
   std::vector<std::int64_t> axes = {-1};
   bool keep = true;
+  bool declares_keep = false;          // though the body drops the axes
   std::int64_t factor = 2;             // of pixel_shuffle
   bool convolution = false;            // before a batch_norm: 1x3 taps on an input of 3 channels
   bool bias = false;                   // behind the convolution
+  bool constant = false;               // the composite's operand is a constant, not the input
   std::string step = "";               // in the plan
   std::string no_step = " op coreai";  // not in the plan
 };
@@ -58,7 +61,7 @@ class Program {
     if (f_.composite == "pixel_shuffle") add("upscale_factor", context.integer_attr(f_.factor));
     if (f_.composite == "linalg_vector_norm") {
       add("axes", context.array_attr(axes));
-      add("keep_dim", context.bool_attr(f_.keep));
+      add("keep_dim", context.bool_attr(f_.keep || f_.declares_keep));
       add("ord", context.integer_attr(2));
     }
     spec.composite = decl;
@@ -70,6 +73,7 @@ class Program {
     main.outputs = {{"y", of(result()), ""}};
     V x = b_.begin_graph(main).body().arguments[0];
     if (f_.convolution) x = convolved(x);
+    if (f_.constant) x = b_.constant(random(f_.shape, 7, false));
     std::vector<V> operands = {x};
     for (unsigned i = 1; norm && i < 5; ++i) operands.push_back(b_.constant(random(channels, i, i == 4 || i == 1)));
     b_.end_graph({b_.invoke(callee, operands)[0]});
@@ -271,6 +275,39 @@ INSTANTIATE_TEST_SUITE_P(
                     batch_norm("batch_norm_convolution", {2, 7, 4, 6}, {2, 7, 4, 6}, DType::kF32, true, false),
                     batch_norm("batch_norm_convolution_bias", {1, 7, 4, 6}, {1, 7, 4, 6}, DType::kF32, true, true)),
     [](const auto& form) { return form.param.name; });
+
+TEST(Composites, OfConstantsAreComputedAsWell) {
+  for (Form form : {pixel_shuffle("shuffle", {1, 8, 3, 5}, {1, 8, 3, 5}, 2),
+                    rows("norm", "linalg_vector_norm", {3, 24}, {3, 24}, {-1}),
+                    rows("log_softmax", "log_softmax", {2, 37}, {2, 37}, {-1}),
+                    batch_norm("batch_norm", {2, 5, 3, 4}, {2, 5, 3, 4}, DType::kF32, false, false)}) {
+    form.constant = true;
+    SCOPED_TRACE(form.name);
+    const auto got = run(load(form), form), wanted = run(load(form, {}, 1, Precision::kStrict), form);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], wanted[i], 8e-6 * std::max(1.0, std::fabs(wanted[i])));
+  }
+}
+
+TEST(Composites, WithoutChannelsAreNoFault) {
+  for (const bool convolution : {false, true}) {
+    const Form form = batch_norm("batch_norm", {1, 0, 4, 6}, {1, 0, 4, 6}, DType::kF32, convolution, convolution);
+    try {
+      EXPECT_TRUE(run(load(form), form).empty());
+    } catch (const Error&) {
+    }
+  }
+}
+
+// A body whose result has other extents than the composite gives: the body counts.
+TEST(Composites, OtherDeclaredExtentsAreTheBodys) {
+  Form form = rows("norm", "linalg_vector_norm", {2, 5, 33}, {2, 5, 33}, {1}, DType::kF32, false);
+  form.declares_keep = true;
+  const InferenceFunction function = load(form);
+  EXPECT_THAT(function.plan_text({}, false), Not(HasSubstr("vector_norm")));
+  EXPECT_EQ(run(function, form).size(), run(load(form, {}, 1, Precision::kStrict), form).size());
+}
 
 }  // namespace
 }  // namespace coreai

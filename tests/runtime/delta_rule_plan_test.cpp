@@ -18,6 +18,9 @@ using ir::OpCode;
 using testing::HasSubstr;
 using V = ir::Value*;
 
+// What the body does with its operands beside the rule.
+enum class Prepares : std::uint8_t { kNormBefore, kNormInside, kScaledValue };
+
 struct Form {
   std::string name;
   std::int64_t batch = 1, heads = 2, tokens = 3, key_dim = 16, value_dim = 16;
@@ -25,6 +28,7 @@ struct Form {
   DType dtype = DType::kF32;  // of operands and state
   std::int64_t layers = 1;
   bool old_content = false;  // the state before the call is an output too
+  Prepares prepares = Prepares::kNormBefore;
 };
 
 // states[layer] and y = rule(q, k, v, g, beta, states[layer]) per layer; each takes the output of the one before as v.
@@ -114,14 +118,27 @@ class Program {
   void body(const std::vector<V>& in) {
     const std::int64_t n = f_.batch, h = f_.heads, d = f_.key_dim, e = f_.value_dim;
     const Shape keys{n, h, f_.tokens, d}, values{n, h, f_.tokens, e}, gates{n, h, f_.tokens}, state{n, h, d, e};
-    V q = wide(normalised(in[0], keys), keys), k = wide(normalised(in[1], keys), keys), v = wide(in[2], values);
+    const bool inside = f_.prepares == Prepares::kNormInside;
+    V q = wide(inside ? in[0] : normalised(in[0], keys), keys),
+      k = wide(inside ? in[1] : normalised(in[1], keys), keys);
+    V v = wide(in[2], values);
+    if (f_.prepares == Prepares::kScaledValue)
+      v = op32(OpCode::kBroadcastingMul, {v, b_.splat(DType::kF32, Shape{}, 2)}, values);
     q = op32(OpCode::kBroadcastingMul, {q, b_.splat(DType::kF32, Shape{}, 0.25)}, keys);
     V beta = wide(in[4], gates), decay = op32(OpCode::kExp, {wide(in[3], gates)}, gates);
     V s = wide(in[5], state);
     std::vector<V> rows = {b_.scalar_i32(2)};
     for (std::int64_t t = 0; t < f_.tokens; ++t) {
       const Shape column{n, h, d, 1}, row{n, h, 1, e}, scalar{n, h, 1, 1};
-      const V kt = token_of(k, t, d, column), qt = token_of(q, t, d, column), axis = b_.constant_i32({2});
+      const V axis = b_.constant_i32({2});
+      V kt = token_of(k, t, d, column), qt = token_of(q, t, d, column);
+      if (inside) {
+        for (V* x : {&kt, &qt}) {
+          V sum = op32(OpCode::kReduceSum, {op32(OpCode::kBroadcastingMul, {*x, *x}, column), axis}, scalar);
+          sum = op32(OpCode::kBroadcastingAdd, {sum, b_.splat(DType::kF32, Shape{}, 1e-3)}, scalar);
+          *x = op32(OpCode::kBroadcastingMul, {*x, op32(OpCode::kRsqrt, {sum}, scalar)}, column);
+        }
+      }
       s = op32(OpCode::kBroadcastingMul, {s, token_of(decay, t, 0, scalar)}, state);
       V seen = op32(OpCode::kReduceSum, {op32(OpCode::kBroadcastingMul, {s, kt}, state), axis}, row);
       V delta = op32(OpCode::kBroadcastingSub, {token_of(v, t, e, row), seen}, row);
@@ -241,6 +258,19 @@ INSTANTIATE_TEST_SUITE_P(Forms, DeltaRulePlan,
                                          Form{"layers_f16", 2, 2, 1, 16, 24, true, DType::kF16, 2},
                                          Form{"old_content", 1, 2, 3, 16, 16, true, DType::kF32, 1, true}),
                          [](const auto& form) { return form.param.name; });
+
+// Bodies that prepare their operands in a way that the step does not know run as they are.
+TEST(DeltaRule, OtherBodiesAreNotTaken) {
+  for (const Prepares prepares : {Prepares::kNormInside, Prepares::kScaledValue}) {
+    Form form{"other", 1, 2, 3, 16, 24};
+    form.prepares = prepares;
+    const InferenceFunction function = load(form);
+    EXPECT_THAT(function.plan_text({}, false), testing::Not(HasSubstr("gated_delta")));
+    const Result got = run_twice(function, form), strict = run_twice(load(form, {}, 1, Precision::kStrict), form);
+    expect_near(got.y, strict.y, 8e-6);
+    expect_near(got.state, strict.state, 8e-6);
+  }
+}
 
 TEST(DeltaRule, TokenByTokenIsTheWhole) {
   Form whole{"whole", 1, 3, 5, 24, 40}, one = whole;

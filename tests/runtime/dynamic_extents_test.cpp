@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "coreai/base/error.h"
@@ -148,6 +149,54 @@ TEST_P(DynamicExtents, AnInputThatIsTooSmallIsAnError) {
 INSTANTIATE_TEST_SUITE_P(Kinds, DynamicExtents,
                          testing::Values(Kind::kConvolution, Kind::kMaxPool, Kind::kMaxPoolUp, Kind::kSumPool,
                                          Kind::kPad, Kind::kRange, Kind::kExtents));
+
+// Steps and extents that a file may hold but no call can mean: what runs op by op decides, nothing wraps.
+TEST(HostileExtents, FallBackToOpByOp) {
+  const auto build = [](std::int32_t step, std::int32_t shift) {
+    auto module = std::make_unique<ir::Module>();
+    ir::Builder b(*module);
+    ir::Context& context = b.context();
+    const auto ints = [&](std::int64_t n) { return context.tensor_type(DType::kSI32, Shape{n}); };
+    ir::GraphSpec spec;
+    spec.name = "main";
+    spec.inputs = {{"x", context.tensor_type(DType::kF32, Shape{kDynamic}), ""}};
+    spec.outputs = {{"y", context.tensor_type(DType::kF32, Shape{kDynamic, kDynamic}), ""},
+                    {"r", context.tensor_type(DType::kSI32, Shape{kDynamic}), ""}};
+    const V x = b.begin_graph(spec).body().arguments[0];
+    V extent = b.op1(OpCode::kGetShape, {x}, context.tensor_type(DType::kUI32, Shape{1}));
+    extent = b.op1(OpCode::kCast, {extent}, ints(1));
+    V first = b.op1(OpCode::kBroadcastingAdd, {extent, b.constant_i32({shift})}, ints(1));
+    V wanted = b.op1(OpCode::kConcat, {b.scalar_i32(0), first, b.constant_i32({-1})}, ints(2));
+    V y = b.op1(OpCode::kReshape, {x, wanted}, context.tensor_type(DType::kF32, Shape{kDynamic, kDynamic}));
+    V end = b.op1(OpCode::kReshape, {extent, b.constant_u32({})}, context.tensor_type(DType::kSI32, Shape{}));
+    V r = b.op1(OpCode::kRange, {b.scalar_i32(0), end, b.scalar_i32(step)},
+                context.tensor_type(DType::kSI32, Shape{kDynamic}));
+    b.end_graph({y, r});
+    return module;
+  };
+  const auto outcome = [&](std::int32_t step, std::int32_t shift,
+                           Precision precision) -> std::pair<std::string, std::string> {
+    SpecializationOptions options;
+    options.precision = precision;
+    options.use_cache = false;
+    const InferenceFunction function = AIModel::from_module(build(step, shift), options).load_function("main");
+    Invocation call = function.make_invocation();
+    call.set_input(0, random(Shape{4}, 1));
+    try {
+      call.run();
+    } catch (const Error&) {
+      return {"refused", ""};
+    }
+    return {call.output(0).shape().to_string(), call.output(1).shape().to_string()};
+  };
+  constexpr std::int32_t kLargest = std::numeric_limits<std::int32_t>::max();
+  for (const auto& [step, shift] :
+       std::vector<std::pair<std::int32_t, std::int32_t>>{{1, 0}, {kLargest, 0}, {1, -5}, {1, -4}, {3, -2}})
+    EXPECT_EQ(outcome(step, shift, Precision::kFaithful), outcome(step, shift, Precision::kStrict))
+        << step << " " << shift;
+  EXPECT_EQ(outcome(1, -5, Precision::kFaithful).first, "refused");
+  EXPECT_EQ(outcome(3, -2, Precision::kFaithful).second, "2");
+}
 
 // A mask, keys and values whose extents are equal in the call alone: attention under a check, else op by op.
 TEST(DynamicAttention, ChecksExtentsWhenCalled) {
