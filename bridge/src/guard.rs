@@ -1,6 +1,7 @@
 //! Panics become failures, and print nothing while they are being caught.
 
 use crate::{Failure, Status};
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
@@ -17,12 +18,18 @@ fn install_hook() {
         let former = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             if INSIDE.try_with(Cell::get).unwrap_or(false) {
-                let _ = MESSAGE.try_with(|m| *m.borrow_mut() = info.to_string());
+                let _ = MESSAGE.try_with(|m| *m.borrow_mut() = text_of(info.payload()));
             } else {
                 former(info);
             }
         }));
     });
+}
+
+/// Without the place, which names a file of the machine that built this library.
+fn text_of(payload: &dyn Any) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message").to_string()
 }
 
 pub fn catch<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {

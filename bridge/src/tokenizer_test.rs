@@ -253,3 +253,16 @@ fn an_unknown_character_without_its_token_is_an_error() {
     let failure = ours(&json).expect("plainly a BPE").encode("abx", false).expect_err("no such token");
     assert!(failure.message.contains("<none>"), "{}", failure.message);
 }
+
+#[test]
+fn a_template_with_a_token_of_no_id_is_the_files_fault() {
+    let mut broken = file(small_model());
+    broken["post_processor"] = json!({
+        "type": "TemplateProcessing", "pair": [{"Sequence": {"id": "A", "type_id": 0}}],
+        "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<end>", "type_id": 0}}],
+        "special_tokens": {"<unk>": {"id": "<unk>", "ids": [5], "tokens": ["<unk>"]}}
+    });
+    let (status, message) = outcome(Tokenizer::from_json(broken.to_string().as_bytes())).err().expect("refused");
+    assert_eq!(status, Status::Malformed);
+    assert!(message.contains("no entry found") && !message.contains(".rs"), "{message}");
+}

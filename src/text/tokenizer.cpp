@@ -152,7 +152,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_t
   coreai_bridge_bytes error{};
   text::check(
       coreai_bridge_tokenizer_encode(impl_->handle, text.data(), text.size(), add_special_tokens ? 1 : 0, &ids, &error),
-      error, "encoding a text", "tokenizer");
+      error, "the tokenizer", "encoding a text");
   const auto taken = text::take(ids);
   return {taken.begin(), taken.end()};
 }
@@ -168,7 +168,7 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_to
   coreai_bridge_bytes error{};
   text::check(coreai_bridge_tokenizer_decode(impl_->handle, unsigned_ids.data(), unsigned_ids.size(),
                                              skip_special_tokens ? 1 : 0, &out, &error),
-              error, "decoding tokens", "tokenizer");
+              error, "the tokenizer", "decoding tokens");
   return text::take(out);
 }
 

@@ -188,6 +188,18 @@ TEST(Tokenizer, EveryTruncationIsMalformed) {
   }
 }
 
+// The library panics on such a template with every text: the file's fault, told when it is read.
+TEST(Tokenizer, ATemplateWithATokenOfNoIdIsMalformed) {
+  auto json = nlohmann::ordered_json::parse(test::byte_fallback_tokenizer());
+  json["post_processor"]["single"].push_back({{"SpecialToken", {{"id", "<nowhere>"}, {"type_id", 0}}}});
+  try {
+    Tokenizer::from_json(json.dump());
+    FAIL() << "a template that no text fits was accepted";
+  } catch (const MalformedError& e) {
+    EXPECT_THAT(e.what(), Not(HasSubstr(".rs")));
+  }
+}
+
 TEST(Tokenizer, RefusesReplaceRulesThatExplode) {
   auto json = nlohmann::ordered_json::parse(test::byte_fallback_tokenizer());
   auto rules = nlohmann::ordered_json::array();
