@@ -18,6 +18,7 @@ struct CompiledGrammar::Data {
 
   TokenizerInfo tokenizer;
   std::unique_ptr<Machine> machine;
+  std::vector<DroppedKeyword> dropped;
   std::shared_ptr<MaskCache> masks;
   std::uint64_t id;  // of the grammar in `masks`
 };

@@ -10,6 +10,7 @@
 #include "grammar/expression_machine.h"
 #include "grammar/json_text.h"
 #include "grammar/regex.h"
+#include "grammar/schema_machine.h"
 
 namespace coreai::grammar {
 namespace {
@@ -20,6 +21,9 @@ std::atomic<std::uint64_t> next_grammar_id = 1;
 
 const TokenizerInfo& CompiledGrammar::tokenizer() const {
   return data_->tokenizer;
+}
+const std::vector<DroppedKeyword>& CompiledGrammar::dropped() const {
+  return data_->dropped;
 }
 std::size_t CompiledGrammar::memory_bytes() const {
   return data_->machine->memory_bytes();
@@ -44,8 +48,10 @@ struct GrammarCompiler::State {
       const std::lock_guard lock(mutex);
       if (const auto found = kept.find(key); found != kept.end()) return found->second;
     }
-    CompiledGrammar made(
-        std::make_shared<CompiledGrammar::Data>(tokenizer, make(), masks, next_grammar_id.fetch_add(1)));
+    std::vector<DroppedKeyword> dropped;
+    auto data = std::make_shared<CompiledGrammar::Data>(tokenizer, make(dropped), masks, next_grammar_id.fetch_add(1));
+    data->dropped = std::move(dropped);
+    CompiledGrammar made(std::move(data));
     const std::lock_guard lock(mutex);
     if (options.max_cached_grammars == 0) return made;
     const auto [at, added] = kept.emplace(key, made);
@@ -68,7 +74,7 @@ GrammarCompiler& GrammarCompiler::operator=(GrammarCompiler&&) noexcept = defaul
 
 CompiledGrammar GrammarCompiler::compile_regex(std::string_view pattern, RegexMatch match) {
   return state_->find_or_make(fmt::format("regex:{}:{}", static_cast<int>(match), pattern),
-                              [&]() -> std::unique_ptr<Machine> {
+                              [&](auto&) -> std::unique_ptr<Machine> {
                                 auto pool = state_->new_pool();
                                 const ExprId language = regex_expression(*pool, pattern, match, Utf8Encoder());
                                 return std::make_unique<ExpressionMachine>(std::move(pool), language);
@@ -77,7 +83,7 @@ CompiledGrammar GrammarCompiler::compile_regex(std::string_view pattern, RegexMa
 
 CompiledGrammar GrammarCompiler::compile_ebnf(std::string_view text, std::string_view start) {
   std::string key = fmt::format("ebnf:{}:{}", start, text);
-  return state_->find_or_make(std::move(key), [&]() -> std::unique_ptr<Machine> {
+  return state_->find_or_make(std::move(key), [&](auto&) -> std::unique_ptr<Machine> {
     EbnfGrammar read = parse_ebnf(text, start);
     remove_left_recursion(read.ast, state_->options.max_expressions);
     auto pool = state_->new_pool();
@@ -88,11 +94,22 @@ CompiledGrammar GrammarCompiler::compile_ebnf(std::string_view text, std::string
 
 CompiledGrammar GrammarCompiler::compile_json(JsonRoot root, JsonWhitespace whitespace) {
   std::string key = fmt::format("json:{}:{}", static_cast<int>(root), whitespace.max);
-  return state_->find_or_make(std::move(key), [&]() -> std::unique_ptr<Machine> {
+  return state_->find_or_make(std::move(key), [&](auto&) -> std::unique_ptr<Machine> {
     auto pool = state_->new_pool();
     const ExprId blank = pool->any_literal({" ", "\t", "\n", "\r"});
     const ExprId language = json_value(*pool, root, pool->repeat(blank, 0, whitespace.max));
     return std::make_unique<ExpressionMachine>(std::move(pool), language);
+  });
+}
+
+CompiledGrammar GrammarCompiler::compile_json_schema(std::string_view schema, const JsonSchemaOptions& options) {
+  std::string key =
+      fmt::format("schema:{}:{}:{}:{}:{}", options.whitespace.max, static_cast<int>(options.property_order),
+                  options.assert_formats, options.lenient, schema);
+  return state_->find_or_make(std::move(key), [&](auto& dropped) -> std::unique_ptr<Machine> {
+    auto machine = std::make_unique<SchemaMachine>(schema, options, state_->new_pool());
+    dropped = machine->take_dropped();
+    return machine;
   });
 }
 

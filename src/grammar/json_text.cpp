@@ -1,7 +1,12 @@
 #include "grammar/json_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <unordered_map>
+
+#include "grammar/json_number.h"
 
 namespace coreai::grammar {
 namespace {
@@ -12,6 +17,16 @@ struct ShortEscape {
 };
 constexpr std::array<ShortEscape, 8> kShortEscapes{
     {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {8, 'b'}, {12, 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}}};
+
+std::vector<std::uint32_t> code_points(std::string_view text) {
+  std::vector<std::uint32_t> out;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto point = next_code_point(text, at);
+    if (!point) break;  // callers checked it
+    out.push_back(*point);
+  }
+  return out;
+}
 
 bool contains(const CodePointSet& set, std::uint32_t point) {
   for (const CodePointRange& range : set.ranges())
@@ -83,13 +98,55 @@ ExprId json_string(ExpressionPool& pool, ExprId body) {
   return pool.concat({quote, body, quote});
 }
 
-ExprId json_number(ExpressionPool& pool) {
-  const ExprId digit = pool.bytes(ByteSet::range('0', '9')), digits = pool.repeat(digit, 1);
-  const ExprId integer =
-      pool.any_of({pool.literal("0"), pool.concat(pool.bytes(ByteSet::range('1', '9')), pool.repeat(digit, 0))});
-  const ExprId sign = pool.optional(pool.bytes(ByteSet::one('+') | ByteSet::one('-')));
-  return pool.concat({pool.optional(pool.literal("-")), integer, pool.optional(pool.concat(pool.literal("."), digits)),
-                      pool.optional(pool.concat({pool.bytes(ByteSet::one('e') | ByteSet::one('E')), sign, digits}))});
+std::string json_escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const auto known = std::ranges::find(kShortEscapes, byte, &ShortEscape::point);
+    if (known != kShortEscapes.end() && c != '/')
+      out += {'\\', known->letter};
+    else if (byte < 0x20)
+      out += fmt::format("\\u{:04x}", byte);
+    else
+      out += c;
+  }
+  return out;
+}
+
+ExprId json_string_body(ExpressionPool& pool, std::string_view text) {
+  return json_string_bodies(pool, {text});
+}
+
+// From the last text to the first and from the end of each to its beginning: one node for each different beginning.
+ExprId json_string_bodies(ExpressionPool& pool, std::vector<std::string_view> texts) {
+  std::sort(texts.begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  const JsonStringEncoder encoder;
+  std::unordered_map<std::uint32_t, ExprId> written;  // of one character
+  const auto character = [&](std::uint32_t point) {
+    const auto [at, added] = written.try_emplace(point);
+    if (added) at->second = encoder.encode(pool, {{point, point}});
+    return at->second;
+  };
+  std::vector<std::vector<ExprId>> open(1);  // choices at each character of the last text
+  std::vector<std::uint32_t> last;
+  const auto close_to = [&](std::size_t length) {
+    while (open.size() > length + 1) {
+      const ExprId rest = pool.any_of(open.back());
+      open.pop_back();
+      open.back().push_back(pool.concat(character(last[open.size() - 1]), rest));
+    }
+  };
+  for (const std::string_view text : texts) {
+    const std::vector<std::uint32_t> points = code_points(text);
+    const auto differs = std::ranges::mismatch(last, points).in1;
+    close_to(static_cast<std::size_t>(differs - last.begin()));
+    open.resize(points.size() + 1);
+    open.back().push_back(kEmptyString);
+    last = points;
+  }
+  close_to(0);
+  return pool.any_of(open[0]);
 }
 
 ExprId json_value(ExpressionPool& pool, JsonRoot root, ExprId space) {
@@ -104,8 +161,8 @@ ExprId json_value(ExpressionPool& pool, JsonRoot root, ExprId space) {
   };
   const ExprId object = bracketed("{", pool.concat({string, space, literal(":"), space, value}), "}");
   const ExprId array = bracketed("[", value, "]");
-  pool.define(value, pool.any_of({object, array, string, json_number(pool), literal("true"), literal("false"),
-                                  literal("null")}));
+  pool.define(value, pool.any_of({object, array, string, number_expression(pool, any_number(pool)), literal("true"),
+                                  literal("false"), literal("null")}));
   return root == JsonRoot::kAny ? value : root == JsonRoot::kObject ? object : array;
 }
 

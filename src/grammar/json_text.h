@@ -1,6 +1,10 @@
 // How JSON (RFC 8259) writes strings and numbers, as expressions.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "coreai/grammar/compiled_grammar.h"
 #include "grammar/code_points.h"
 #include "grammar/expression.h"
@@ -14,9 +18,13 @@ class JsonStringEncoder : public CodePointEncoder {
   ExprId encode(ExpressionPool& pool, const CodePointSet& set) const override;
 };
 
+// One text between the quotes, in every way in which it may be written; of several, joined by their beginnings.
+ExprId json_string_body(ExpressionPool& pool, std::string_view text);
+ExprId json_string_bodies(ExpressionPool& pool, std::vector<std::string_view> texts);
+// The shortest way to write it.
+std::string json_escaped(std::string_view text);
 // A string whose characters, without the quotes, are one of `body`.
 ExprId json_string(ExpressionPool& pool, ExprId body);
-ExprId json_number(ExpressionPool& pool);
 // Any value, an object or an array, with `space` wherever white space may stand inside; none before or after.
 ExprId json_value(ExpressionPool& pool, JsonRoot root, ExprId space);
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "coreai/grammar/tokenizer_info.h"
 
@@ -15,12 +16,20 @@ namespace coreai::grammar {
 // Tokens that may come next, one bit each (coreai/grammar/token_bitmask.h). Read-only and shared by all sessions.
 using TokenMask = std::shared_ptr<const std::uint32_t[]>;
 
+// A part of a schema that the lenient mode left out.
+struct DroppedKeyword {
+  std::string pointer;  // JSON pointer of the keyword, from "#"
+  std::string reason;
+};
+
 // A handle; copies share the grammar. Safe to use from any thread.
 class CompiledGrammar {
  public:
   const TokenizerInfo& tokenizer() const;
   // Bytes of this grammar alone, masks left out: it grows with the text that it meets, within the work budget.
   std::size_t memory_bytes() const;
+  // What a schema compiled in the lenient mode does not enforce.
+  const std::vector<DroppedKeyword>& dropped() const;
 
  private:
   friend class GrammarCompiler;
@@ -52,6 +61,18 @@ struct JsonWhitespace {
   static constexpr JsonWhitespace any() { return {UINT32_MAX}; }
 };
 
+enum class PropertyOrder {
+  kAny,        // as JSON Schema has it
+  kAsWritten,  // members that `properties` names come in its order; others anywhere between
+};
+
+struct JsonSchemaOptions {
+  JsonWhitespace whitespace{};
+  PropertyOrder property_order = PropertyOrder::kAny;
+  bool assert_formats = true;  // false: `format` says nothing
+  bool lenient = false;        // leave out what cannot be enforced, and list it; true grammars accept more then
+};
+
 // Compiles grammars for one vocabulary and keeps them by their text. Safe to use from any thread.
 class GrammarCompiler {
  public:
@@ -71,6 +92,12 @@ class GrammarCompiler {
 
   // JSON text (RFC 8259) of any shape, in every way in which it may be written; nothing before or after the value.
   CompiledGrammar compile_json(JsonRoot root = JsonRoot::kAny, JsonWhitespace whitespace = {});
+
+  // JSON text that a JSON Schema accepts (drafts 4 to 2020-12; docs/grammar.md says what is enforced). A member
+  // that the schema names comes once; others may come again. Throws
+  // MalformedError (no JSON), InvalidArgumentError (no schema, or no value belongs to it; where: JSON pointer),
+  // UnsupportedError (a keyword that is not enforced, or beyond the work budget; where: JSON pointer).
+  CompiledGrammar compile_json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
 
   const TokenizerInfo& tokenizer() const;
   std::size_t mask_memory_bytes() const;

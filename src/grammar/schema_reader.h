@@ -1,0 +1,70 @@
+// Reads one schema document, keyword by keyword.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <optional>
+
+#include "grammar/json_document.h"
+#include "grammar/schema_compiler.h"
+#include "grammar/schema_references.h"
+
+namespace coreai::grammar {
+
+class SchemaReader {
+ public:
+  SchemaReader(const JsonNode& document, const JsonSchemaOptions& options, ExpressionPool& texts, FormulaPool& formulas,
+               KeyTable& keys);
+  CompiledSchema read();
+
+ private:
+  using Kind = JsonNode::Kind;
+
+  // A schema at its place; compiled where it applies to the same value.
+  FormulaId apply(const SchemaPlace& place);
+  // The same for a member or an item: compiled once, after what holds it.
+  SchemaId below(const SchemaPlace& place);
+  FormulaId read_schema(const SchemaPlace& place);
+  FormulaId read_keywords(const SchemaPlace& place);
+  // Adds what `read` gives to the conditions; in the lenient mode what it cannot do is dropped.
+  void keyword(const SchemaPlace& place, std::string_view name, std::vector<FormulaId>& conditions,
+               const std::function<FormulaId(const JsonNode&)>& read);
+
+  void read_any_type(const SchemaPlace& place, std::vector<FormulaId>& conditions);
+  void read_combinations(const SchemaPlace& place, std::vector<FormulaId>& conditions);
+  void read_numbers(const SchemaPlace& place, std::vector<FormulaId>& conditions);
+  void read_strings(const SchemaPlace& place, std::vector<FormulaId>& conditions);
+  void read_objects(const SchemaPlace& place, std::vector<FormulaId>& conditions);
+  void read_dependencies(const SchemaPlace& place, std::vector<FormulaId>& conditions);
+  void read_arrays(const SchemaPlace& place, std::vector<FormulaId>& conditions);
+  void refuse_the_rest(const SchemaPlace& place, std::vector<FormulaId>& conditions);
+
+  FormulaId members(const SchemaPlace& place);
+  FormulaId items(const SchemaPlace& place);
+  FormulaId contains(const SchemaPlace& place, const JsonNode& schema);
+  FormulaId bound(const SchemaPlace& place, const JsonNode& value, bool lower);
+  FormulaId types(const SchemaPlace& place, const JsonNode& value);
+  FormulaId one_value(const JsonNode& value);
+  FormulaId some_value(const std::vector<JsonNode>& values);
+  FormulaId names(const std::vector<JsonNode>& required, const SchemaPlace& place);
+  // Holds for all other types as well.
+  FormulaId when(JsonType type, FormulaId f);
+  SchemaId constant(FormulaId f);
+  std::vector<FormulaId> each(const SchemaPlace& place, const JsonNode& schemas);
+  std::uint32_t count(const SchemaPlace& place, const JsonNode& value) const;
+
+  const JsonNode& document_;
+  const JsonSchemaOptions& options_;
+  ExpressionPool& texts_;
+  FormulaPool& formulas_;
+  KeyTable& keys_;
+  SchemaReferences references_;
+  std::unordered_map<const JsonNode*, std::optional<FormulaId>> applied_;  // nothing: being read
+  std::unordered_map<const JsonNode*, SchemaId> below_;
+  std::deque<std::pair<SchemaPlace, SchemaId>> pending_;
+  std::vector<DroppedKeyword> dropped_;
+  int depth_ = 0;
+  ExprId character_;  // any one of a string
+};
+
+}  // namespace coreai::grammar
