@@ -50,7 +50,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text = cut == all.size() ? "" : all.substr(cut + 1);
   GrammarCompiler compiler(tokenizer(), {.max_cached_grammars = 0, .max_expressions = 20'000, .max_search_steps = 500});
   const std::string_view grammar = all.substr(0, cut);
-  coreai::fuzz::expect_typed_errors(
-      [&] { follow(data[0] % 2 == 0 ? compiler.compile_regex(grammar) : compiler.compile_ebnf(grammar), text); });
+  coreai::fuzz::expect_typed_errors([&] {
+    const int front_end = data[0] % 3;
+    follow(front_end == 0   ? compiler.compile_regex(grammar)
+           : front_end == 1 ? compiler.compile_ebnf(grammar)
+                            : compiler.compile_json_schema(grammar),
+           text);
+  });
   return 0;
 }

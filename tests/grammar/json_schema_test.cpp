@@ -1,0 +1,299 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <random>
+
+#include "coreai/base/error.h"
+#include "schema_cases.h"
+
+namespace coreai::grammar {
+namespace {
+
+using testing::Field;
+using testing::HasSubstr;
+
+// Of the 1,299 required cases; the others are refused by name.
+constexpr std::size_t kSuiteRight = 980;
+
+CompiledGrammar compile(const std::string& schema, const JsonSchemaOptions& options = {}) {
+  GrammarCompiler compiler(bytes_only());
+  return compiler.compile_json_schema(schema, options);
+}
+
+struct Keyword {
+  const char* name;
+  const char* schema;
+  std::vector<const char*> valid, invalid;
+};
+
+// One row for each thing that a keyword says.
+const Keyword kKeywords[] = {
+    {"Booleans", "true", {"1", "{\"a\": [null]}"}, {"", "tru", "1 2"}},
+    {"Type", R"({"type": ["integer", "null"]})", {"1", "1.0", "-3", "null"}, {"1.5", "\"1\"", "true"}},
+    {"Const",
+     R"({"const": {"a": [1, "x"]}})",
+     {R"({"a":[1.0, "\u0078"]})"},
+     {R"({"a":[1]})", R"({"a":[1,"x"],"b":0})"}},
+    {"Enum", R"({"enum": ["red", "reed", 3, null]})", {"\"red\"", "\"r\\u0065ed\"", "3.00", "null"}, {"\"re\"", "4"}},
+    {"EnumWithType", R"({"type": "string", "enum": ["a", 1]})", {"\"a\""}, {"1", "\"b\""}},
+    {"Lengths", R"({"minLength": 2, "maxLength": 3})", {"\"ab\"", R"("\ud83d\ude00é")", "7"}, {"\"a\"", "\"abcd\""}},
+    {"Pattern", R"({"type": "string", "pattern": "^a+$|b"})", {"\"aa\"", "\"xbx\""}, {"\"a!\"", "3"}},
+    {"PatternAndLength",
+     R"({"type": "string", "pattern": "^[a-z]+$", "maxLength": 2})",
+     {"\"ab\""},
+     {"\"abc\"", "\"A\""}},
+    {"Bounds",
+     R"({"minimum": -1.5, "exclusiveMaximum": 10})",
+     {"-1.5", "9.99", "1e-3", "\"\""},
+     {"-1.51", "10", "1e1"}},
+    {"Draft4Bounds", R"({"maximum": 3, "exclusiveMaximum": true})", {"2.9"}, {"3", "3.0"}},
+    {"MultipleOf", R"({"multipleOf": 0.03})", {"0.09", "3", "-0.060"}, {"0.01", "0.1"}},
+    {"Properties",
+     R"({"type": "object", "properties": {"a": {"type": "null"}}})",
+     {"{}", R"({"b":1,"a":null})"},
+     {R"({"a":1})"}},
+    {"Required", R"({"required": ["a", "b"]})", {R"({"b":1,"c":2,"a":3})", "3"}, {"{}", R"({"a":1})"}},
+    {"Additional",
+     R"({"properties": {"a": {}}, "additionalProperties": {"type": "null"}})",
+     {R"({"a":1,"b":null})"},
+     {R"({"b":1})"}},
+    {"Closed",
+     R"({"type": "object", "properties": {"ab": {}}, "additionalProperties": false})",
+     {"{}", R"({"\u0061b":1})"},
+     {R"({"a":1})", R"({"ab":1,"ab":2})"}},
+    {"PatternProperties",
+     R"({"patternProperties": {"^x": {"type": "null"}, "y$": {"type": ["null", "string"]}}})",
+     {R"({"x":null,"y":"","z":3})"},
+     {R"({"xy":""})", R"({"y":1})"}},
+    {"PropertyNames", R"({"propertyNames": {"maxLength": 2}})", {R"({"ab":1})"}, {R"({"abc":1})"}},
+    {"MemberCounts",
+     R"({"minProperties": 1, "maxProperties": 2, "properties": {"a": {}, "b": {}}})",
+     {R"({"a":1})", R"({"x":1,"b":2})"},
+     {"{}", R"({"a":1,"b":2,"c":3})"}},
+    {"Dependencies",
+     R"({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}})",
+     {"{}", R"({"b":1,"a":1})", R"({"c":1,"d":1})"},
+     {R"({"a":1})", R"({"c":1})"}},
+    {"DependentSchemas",
+     R"({"dependentSchemas": {"a": {"properties": {"b": {"type": "null"}}}}})",
+     {R"({"b":1})", R"({"b":null,"a":1})"},
+     {R"({"b":1,"a":1})"}},
+    {"Items",
+     R"({"prefixItems": [{"type": "null"}], "items": {"type": "boolean"}})",
+     {"[]", "[null]", "[null,true]"},
+     {"[1]", "[null,null]"}},
+    {"OldItems", R"({"items": [{"type": "null"}], "additionalItems": false})", {"[]", "[null]"}, {"[null,1]"}},
+    {"ItemCounts", R"({"minItems": 1, "maxItems": 2})", {"[1]", "[1,[]]"}, {"[]", "[1,2,3]"}},
+    {"Contains",
+     R"({"contains": {"type": "null"}, "minContains": 2, "maxContains": 2})",
+     {"[null,1,null]"},
+     {"[null]", "[null,null,null]"}},
+    {"AllOf",
+     R"({"allOf": [{"required": ["a"]}, {"properties": {"a": {"minimum": 2}}}, {"properties": {"a": {"maximum": 3}}}]})",
+     {R"({"a":2.5})"},
+     {R"({"a":1})", R"({"a":4})", "{}"}},
+    {"AnyOf",
+     R"({"anyOf": [{"required": ["a"]}, {"properties": {"b": {"type": "null"}}, "required": ["b"]}]})",
+     {R"({"a":1,"b":2})", R"({"b":null})"},
+     {R"({"b":2})", "{}"}},
+    {"OneOf",
+     R"({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]})",
+     {R"({"a":1})", R"({"b":1,"c":2})"},
+     {R"({"a":1,"b":2})", "{}"}},
+    {"OneOfNumbers", R"({"oneOf": [{"multipleOf": 2}, {"multipleOf": 3}]})", {"2", "9"}, {"6", "5", "\"\""}},
+    {"Not",
+     R"({"not": {"properties": {"a": {"type": "string"}}, "required": ["a"]}})",
+     {"{}", R"({"a":1})"},
+     {R"({"a":"x"})", "0"}},
+    {"NotString",
+     R"({"type": "string", "not": {"enum": ["no", "never"]}})",
+     {"\"nope\"", "\"\""},
+     {"\"no\"", R"("n\u006f")"}},
+    {"If",
+     R"({"if": {"properties": {"k": {"const": 1}}, "required": ["k"]}, "then": {"required": ["x"]}, "else": {"required": ["y"]}})",
+     {R"({"k":1,"x":0})", R"({"y":0,"k":2})"},
+     {R"({"k":1})", R"({"k":2,"x":0})", "{}"}},
+    {"Reference", R"({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "null"}}})", {"null"}, {"1"}},
+    {"Recursion",
+     R"({"properties": {"next": {"$ref": "#"}}, "additionalProperties": false, "type": "object"})",
+     {"{}", R"({"next":{"next":{}}})"},
+     {R"({"next":{"no":1}})"}},
+    {"Anchor", R"({"$ref": "#here", "$defs": {"a": {"$anchor": "here", "type": "null"}}})", {"null"}, {"1"}},
+    {"Identifier",
+     R"({"$id": "http://x.org/root.json", "$ref": "item.json", "$defs": {"a": {"$id": "item.json", "type": "null"}}})",
+     {"null"},
+     {"1"}},
+    {"SiblingsOfAReference",
+     R"({"$ref": "#/$defs/a", "maximum": 3, "$defs": {"a": {"minimum": 2}}})",
+     {"2"},
+     {"1", "4"}},
+    {"DateTime",
+     R"({"type": "string", "format": "date-time"})",
+     {"\"2024-02-29T12:00:00Z\""},
+     {"\"2023-02-29T12:00:00Z\"", "\"2024-01-01\""}},
+    {"Ipv6",
+     R"({"type": "string", "format": "ipv6"})",
+     {"\"::1\"", "\"1:2::7:8\"", "\"::ffff:1.2.3.4\""},
+     {"\"1::2::3\"", "\"12345::\""}},
+    {"UnknownFormat", R"({"type": "string", "format": "color"})", {"\"x\""}, {"1"}},
+    {"UnknownKeyword", R"({"type": "null", "x-note": {"$ref": "nowhere"}})", {"null"}, {"1"}},
+};
+
+class JsonSchemaKeyword : public testing::TestWithParam<Keyword> {};
+
+TEST_P(JsonSchemaKeyword, AcceptsWhatItSays) {
+  const CompiledGrammar grammar = compile(GetParam().schema);
+  for (const char* text : GetParam().valid) EXPECT_TRUE(matches(grammar, text)) << text;
+  for (const char* text : GetParam().invalid) EXPECT_FALSE(matches(grammar, text)) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, JsonSchemaKeyword, testing::ValuesIn(kKeywords),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+// Along random walks each byte is allowed exactly if some text goes on from there, and there is always a way.
+TEST_P(JsonSchemaKeyword, HasNoDeadEnds) {
+  const CompiledGrammar grammar = compile(GetParam().schema, {.whitespace = JsonWhitespace::none()});
+  std::mt19937 random(3);
+  for (int walk = 0; walk < 12; ++walk) {
+    GrammarMatcher matcher(grammar);
+    for (int step = 0; step < 60; ++step) {
+      const TokenMask mask = matcher.next_token_mask();
+      std::vector<std::int32_t> choices;
+      for (std::int32_t id = 0; id < 256; ++id) {
+        const bool allowed = (mask[static_cast<std::size_t>(id) / 32] >> (id % 32)) & 1u;
+        ASSERT_EQ(allowed, matcher.fork().accept_token(id));
+        if (allowed) choices.push_back(id);
+      }
+      ASSERT_TRUE(!choices.empty() || matcher.can_terminate());
+      if (choices.empty()) break;
+      // Closing bytes come often enough for walks to end.
+      const auto closing =
+          std::ranges::find_if(choices, [](std::int32_t id) { return id == '}' || id == ']' || id == '"'; });
+      const bool close = closing != choices.end() && random() % 3 == 0;
+      ASSERT_TRUE(matcher.accept_token(close ? *closing : choices[random() % choices.size()]));
+    }
+  }
+}
+
+TEST(JsonSchema, PropertiesAsWritten) {
+  const char* schema = R"({"properties": {"a": {}, "b": {}}, "required": ["b"]})";
+  const CompiledGrammar grammar = compile(schema, {.property_order = PropertyOrder::kAsWritten});
+  EXPECT_TRUE(matches(grammar, R"({"x":0,"a":1,"y":0,"b":2})"));
+  EXPECT_TRUE(matches(grammar, R"({"b":2})"));
+  EXPECT_FALSE(matches(grammar, R"({"b":2,"a":1})"));
+}
+
+TEST(JsonSchema, WhitespaceIsBounded) {
+  const CompiledGrammar two = compile(R"({"type": "array"})", {.whitespace = {2}});
+  EXPECT_TRUE(matches(two, "[  1 ,\n\n2\t\t]"));
+  EXPECT_FALSE(matches(two, "[   1]"));
+  EXPECT_FALSE(matches(compile("true", {.whitespace = JsonWhitespace::none()}), "[1, 2]"));
+  EXPECT_TRUE(matches(compile("true", {.whitespace = JsonWhitespace::any()}), "[" + std::string(1000, ' ') + "]"));
+}
+
+TEST(JsonSchema, ForcedTextIsFound) {
+  GrammarMatcher matcher(compile(
+      R"({"type": "object", "properties": {"name": {"const": "x"}}, "required": ["name"], "additionalProperties": false})",
+      {.whitespace = JsonWhitespace::none()}));
+  EXPECT_EQ(matcher.find_jump_forward_string(), "{\"");
+  ASSERT_TRUE(matcher.accept_bytes("{\"name"));
+  EXPECT_EQ(matcher.find_jump_forward_string(), "\":\"");
+}
+
+template <typename E>
+void expect_error(const std::string& schema, const std::string& where, const std::string& problem) {
+  try {
+    compile(schema);
+    FAIL() << "accepted: " << schema.substr(0, 200);
+  } catch (const E& error) {
+    EXPECT_THAT(error.where(), HasSubstr(where));
+    EXPECT_THAT(error.problem(), HasSubstr(problem));
+    EXPECT_FALSE(error.next_step().empty());
+  }
+}
+
+TEST(JsonSchema, WhatIsNotEnforcedIsRefusedByPlace) {
+  expect_error<UnsupportedError>(R"({"properties": {"a/b": {"uniqueItems": true}}})", "#/properties/a~1b/uniqueItems",
+                                 "uniqueItems");
+  expect_error<UnsupportedError>(R"({"items": {"format": "regex"}})", "#/items/format", "regex");
+  expect_error<UnsupportedError>(R"({"$ref": "http://x.org/other.json"})", "#/$ref", "another document");
+  expect_error<UnsupportedError>(R"({"multipleOf": 1234567.89})", "#/multipleOf", "remainders");
+  expect_error<UnsupportedError>(R"({"$ref": "#"})", "#", "refers to itself");
+  expect_error<UnsupportedError>(R"({"unevaluatedItems": false})", "#/unevaluatedItems", "not enforced");
+}
+
+TEST(JsonSchema, BrokenSchemasAreTypedErrors) {
+  expect_error<MalformedError>("{\"type\": ", "JSON Schema", "");
+  expect_error<MalformedError>("", "JSON Schema", "");
+  expect_error<MalformedError>("{\"a\": 1, \"a\": 2}", "JSON Schema", "twice");
+  expect_error<MalformedError>("\"\xff\"", "JSON Schema", "");
+  expect_error<MalformedError>(std::string(10'000, '['), "JSON Schema", "deep");
+  expect_error<InvalidArgumentError>("3", "#", "a schema is");
+  expect_error<InvalidArgumentError>(R"({"type": "strnig"})", "#/type", "strnig");
+  expect_error<InvalidArgumentError>(R"({"minLength": -1})", "#/minLength", "whole number");
+  expect_error<InvalidArgumentError>(R"({"$ref": "#/$defs/none"})", "#", "leads nowhere");
+  expect_error<InvalidArgumentError>("false", "#", "no value");
+  expect_error<InvalidArgumentError>(R"({"enum": []})", "#", "no value");
+  expect_error<InvalidArgumentError>(R"({"type": "object", "required": ["a"], "properties": {"a": false}})", "#",
+                                     "no value");
+  expect_error<InvalidArgumentError>(R"({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}})",
+                                     "#", "no value");
+}
+
+TEST(JsonSchema, HostileSchemasEnd) {
+  std::string nested = "true";
+  for (int i = 0; i < 300; ++i) nested = R"({"properties": {"a": )" + nested + "}}";
+  EXPECT_TRUE(matches(compile(nested), R"({"a":{"a":{}}})"));
+  std::string values;
+  for (int i = 0; i < 20'000; ++i) values += (i == 0 ? "\"v" : ",\"v") + std::to_string(i) + "\"";
+  EXPECT_TRUE(matches(compile("{\"enum\": [" + values + "]}"), "\"v19999\""));
+  EXPECT_TRUE(matches(compile(R"({"type": "string", "maxLength": 1000000000})"), "\"x\""));
+  EXPECT_TRUE(matches(compile(R"({"type": "array", "maxItems": 1000000000})"), "[1]"));
+  // Alternatives that overlap in every member: the ways to meet them are too many.
+  std::string overlapping = R"({"anyOf": [)";
+  for (int i = 0; i < 40; ++i)
+    overlapping += fmt::format(R"({}{{"required": ["k"], "properties": {{"k": {{"multipleOf": {}}}}}}})",
+                               i == 0 ? "" : ",", i + 2);
+  EXPECT_THROW(matches(compile(overlapping + "]}"), R"({"k":1})"), UnsupportedError);
+}
+
+TEST(JsonSchema, LenientListsWhatItDrops) {
+  const CompiledGrammar grammar = compile(
+      R"({"type": "array", "uniqueItems": true, "items": {"format": "regex", "type": "string"}})", {.lenient = true});
+  EXPECT_THAT(grammar.dropped(), testing::UnorderedElementsAre(Field(&DroppedKeyword::pointer, "#/uniqueItems"),
+                                                               Field(&DroppedKeyword::pointer, "#/items/format")));
+  EXPECT_TRUE(matches(grammar, R"(["a","a"])"));
+  EXPECT_FALSE(matches(grammar, "[1]"));
+  EXPECT_TRUE(compile("true").dropped().empty());
+}
+
+SchemaScore score(const char* file, const JsonSchemaOptions& options) {
+  GrammarCompiler compiler(bytes_only());
+  const auto path = std::filesystem::path(COREAI_FIXTURE_DIR) / "json_schema" / file;
+  const SchemaScore out = judge(compiler, read_schema_cases(path), options, [](const std::string& line) {
+    if (!line.starts_with("refused")) ADD_FAILURE() << line;
+  });
+  std::printf("%s: %zu right, %zu refused, %zu wrongly accepted, %zu wrongly rejected\n", file, out.right, out.refused,
+              out.invalid_accepted, out.valid_rejected);
+  return out;
+}
+
+TEST(JsonSchema, TestSuite) {
+  const SchemaScore found = score("draft2020-12.jsonl", {.assert_formats = false});
+  EXPECT_EQ(found.right + found.refused, 1299u);
+  EXPECT_GE(found.right, kSuiteRight);
+}
+
+TEST(JsonSchema, Probes) {
+  EXPECT_GE(score("probes.jsonl", {}).right, 82u);
+}
+
+TEST(JsonSchema, StressSet) {
+  EXPECT_EQ(score("stress.jsonl", {}).right, 17u);
+}
+
+}  // namespace
+}  // namespace coreai::grammar
