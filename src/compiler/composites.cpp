@@ -27,13 +27,27 @@ ValueId per_channel(Graph& g, const std::vector<double>& values, std::size_t ran
   return v;
 }
 
+std::vector<double> wide(const NDArray& array) {
+  std::vector<double> values(static_cast<std::size_t>(array.element_count()));
+  read_as_f64(array, values);
+  return values;
+}
+
 class Composites {
  public:
   Composites(Graph& g, const ir::CompositeDecl& decl, const std::string& symbol, const ir::Op& call,
              const std::vector<ValueId>& inputs)
       : g_(g), decl_(decl), symbol_(symbol), call_(call), inputs_(inputs) {}
 
-  std::optional<ValueId> lower() {
+  std::vector<ValueId> lower() {
+    if (decl_.name == "rope_cached_cos_sin_gather") return gathered_angles();
+    if (decl_.name == "fused_interleaved_embedding_gather_dequant_reshape") return gathered_embeddings();
+    const std::optional<ValueId> result = lower_float();
+    return result ? std::vector{*result} : std::vector<ValueId>{};
+  }
+
+ private:
+  std::optional<ValueId> lower_float() {
     if (inputs_.empty() || !is_working_float(g_.value(inputs_[0]).dtype) || call_.results.size() != 1)
       return std::nullopt;
     dtype_ = call_.results[0]->type->dtype();
@@ -42,10 +56,11 @@ class Composites {
     if (decl_.name == "batch_norm") return batch_norm();
     if (decl_.name == "log_softmax") return log_softmax();
     if (decl_.name == "linalg_vector_norm") return vector_norm();
+    if (decl_.name == "avg_pool_2d") return average_pool(2);
+    if (decl_.name == "avg_pool_3d") return average_pool(3);
     return std::nullopt;
   }
 
- private:
   std::vector<Expr> shape() const { return g_.value(inputs_[0]).shape; }
 
   bool declared(const std::vector<Expr>& result) { return require_declared(g_, call_.results[0]->type, result); }
@@ -124,6 +139,22 @@ class Composites {
     return out;
   }
 
+  // A node that stands for the call, or for a part of it.
+  ValueId made(NodeKind kind, decltype(Node::params) params, std::vector<ValueId> inputs, DType dtype,
+               std::vector<Expr> shape) {
+    Node node;
+    node.kind = kind;
+    node.source = &call_;
+    node.code = call_.code;
+    node.composite_symbol = symbol_;
+    node.inputs = std::move(inputs);
+    node.params = std::move(params);
+    node.outputs = {g_.new_value(dtype, std::move(shape))};
+    const ValueId out = node.outputs[0];
+    g_.append(std::move(node));
+    return out;
+  }
+
   std::optional<ValueId> rowwise(Rowwise kind, std::vector<std::int64_t> axes, std::vector<Expr> out_shape) {
     const std::int64_t rank = std::ssize(shape());
     for (std::int64_t& axis : axes) {
@@ -133,17 +164,7 @@ class Composites {
     }
     std::ranges::sort(axes);
     if (axes.empty() || std::ranges::adjacent_find(axes) != axes.end() || !declared(out_shape)) return std::nullopt;
-    Node node;
-    node.kind = NodeKind::kRowwise;
-    node.source = &call_;
-    node.code = call_.code;
-    node.composite_symbol = symbol_;
-    node.inputs = {inputs_[0]};
-    node.params = RowwiseParams{kind, axes};
-    node.outputs = {g_.new_value(dtype_, std::move(out_shape))};
-    const ValueId out = node.outputs[0];
-    g_.append(std::move(node));
-    return out;
+    return made(NodeKind::kRowwise, RowwiseParams{kind, axes}, {inputs_[0]}, dtype_, std::move(out_shape));
   }
 
   std::optional<ValueId> log_softmax() {
@@ -176,6 +197,93 @@ class Composites {
     return rowwise(Rowwise::kVectorNorm, std::move(list), std::move(out));
   }
 
+  // The elements of an operand that describes the composite.
+  std::optional<std::vector<double>> known(std::size_t i) const {
+    const auto array = constant_array(g_, inputs_[i]);
+    if (!array || array->element_count() > kMaxDescribing) return std::nullopt;
+    return wide(*array);
+  }
+  std::optional<std::vector<double>> known(std::size_t i, std::size_t count, double least) const {
+    auto values = known(i);
+    const auto fits = [&](double v) { return v >= least && v <= kMaxWindow && v == std::floor(v); };
+    return values && values->size() == count && std::ranges::all_of(*values, fits) ? values : std::nullopt;
+  }
+
+  // Operands: x, window, stride, padding, ceil_mode, count_include_pad, divisor_override (0: elements of the window).
+  // The bodies that exporters write round extents down and count the padding, whatever these say: where it would
+  // matter, the body is what runs.
+  std::optional<ValueId> average_pool(std::size_t axes) {
+    std::vector<Expr> s = shape();
+    if (inputs_.size() != 7 || s.size() != axes + 2) return std::nullopt;
+    const auto window = known(1, axes, 1), stride = known(2, axes, 1), padding = known(3, axes, 0), up = known(4, 1, 0),
+               counted = known(5, 1, 0), divisor = known(6, 1, 0);
+    if (!window || !stride || !padding || !up || !counted || !divisor || (*up)[0] != 0) return std::nullopt;
+    const bool padded = std::ranges::any_of(*padding, [](double v) { return v != 0; });
+    if (padded && (*counted)[0] == 0) return std::nullopt;
+    AveragePoolParams p;
+    ExprPool& x = g_.exprs;
+    for (std::size_t i = 0; i < axes; ++i) {
+      const std::size_t at = 3 - axes + i;
+      p.window[at] = static_cast<std::int64_t>((*window)[i]), p.stride[at] = static_cast<std::int64_t>((*stride)[i]);
+      p.padding[at] = static_cast<std::int64_t>((*padding)[i]);
+      p.divisor *= (*window)[i];
+      const Expr extent = x.add(s[2 + i], x.constant(2 * p.padding[at]));
+      const auto count = windows_in(g_, extent, x.constant(p.window[at]), p.stride[at], false);
+      if (!count) return std::nullopt;
+      s[2 + i] = *count;
+    }
+    if ((*divisor)[0] > 0) p.divisor = (*divisor)[0];
+    if (!declared(s)) return std::nullopt;
+    return made(NodeKind::kAveragePool, p, {inputs_[0]}, dtype_, std::move(s));
+  }
+
+  // Rows of a table by ids; nothing where result `i` is declared with other extents.
+  std::optional<std::vector<Expr>> gathered_shape(ValueId table, ValueId ids, std::size_t i) {
+    const auto& rows = g_.value(table).shape;
+    std::vector<Expr> s = g_.value(ids).shape;
+    if (rows.empty()) return std::nullopt;
+    s.insert(s.end(), rows.begin() + 1, rows.end());
+    return require_declared(g_, call_.results[i]->type, s) ? std::optional(s) : std::nullopt;
+  }
+
+  // Positions, a table of cosines, one of sines.
+  std::vector<ValueId> gathered_angles() {
+    if (inputs_.size() != 3 || call_.results.size() != 2) return {};
+    const DType ids = g_.value(inputs_[0]).dtype;
+    if (ids != DType::kSI32 && ids != DType::kUI16) return {};
+    std::vector<std::vector<Expr>> shapes;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const DType dtype = g_.value(inputs_[1 + i]).dtype;
+      const auto s = gathered_shape(inputs_[1 + i], inputs_[0], i);
+      if (!s || !is_working_float(dtype) || dtype != call_.results[i]->type->dtype()) return {};
+      shapes.push_back(*s);
+    }
+    std::vector<ValueId> out;
+    for (std::size_t i = 0; i < 2; ++i) {
+      out.push_back(made(NodeKind::kGatherRows, GatherRowsParams{}, {inputs_[1 + i], inputs_[0]},
+                         g_.value(inputs_[1 + i]).dtype, shapes[i]));
+    }
+    return out;
+  }
+
+  // A table of integers, ids, the scale in every element of a constant, the extents of the result. The bodies that
+  // exporters write take the scale's first element.
+  std::vector<ValueId> gathered_embeddings() {
+    if (inputs_.size() != 4 || call_.results.size() != 1) return {};
+    const DType table = g_.value(inputs_[0]).dtype, out = call_.results[0]->type->dtype();
+    const bool fits = (table == DType::kSI8 || table == DType::kUI8) && g_.value(inputs_[1]).dtype == DType::kSI32 &&
+                      is_working_float(out) && g_.value(inputs_[2]).dtype == out;
+    const auto scale = fits ? float_elements(g_, inputs_[2]) : std::nullopt;
+    if (!scale || scale->empty() || std::ranges::any_of(*scale, [&](float s) { return s != scale->front(); }))
+      return {};
+    const auto s = gathered_shape(inputs_[0], inputs_[1], 0);
+    if (!s || g_.value(inputs_[3]).host != s) return {};
+    return {made(NodeKind::kGatherRows, GatherRowsParams{scale->front()}, {inputs_[0], inputs_[1]}, out, *s)};
+  }
+
+  static constexpr std::int64_t kMaxDescribing = 16;           // elements
+  static constexpr double kMaxWindow = std::int64_t{1} << 20;  // products of a few stay exact
+
   Graph& g_;
   const ir::CompositeDecl& decl_;
   const std::string& symbol_;
@@ -199,12 +307,6 @@ NodeId convolution_of(const Graph& g, ValueId v, const std::vector<int>& uses, s
   return kNoNode;
 }
 
-std::vector<double> wide(const NDArray& array) {
-  std::vector<double> values(static_cast<std::size_t>(array.element_count()));
-  read_as_f64(array, values);
-  return values;
-}
-
 // A constant with one value per channel for values of that rank.
 std::optional<std::vector<double>> channel_values(const Graph& g, ValueId v, std::size_t rank, std::int64_t channels) {
   const auto& constant = g.value(v).constant;
@@ -217,8 +319,8 @@ std::optional<std::vector<double>> channel_values(const Graph& g, ValueId v, std
 
 }  // namespace
 
-std::optional<ValueId> lower_composite(Graph& graph, const ir::CompositeDecl& decl, const std::string& symbol,
-                                       const ir::Op& call, const std::vector<ValueId>& inputs) {
+std::vector<ValueId> lower_composite(Graph& graph, const ir::CompositeDecl& decl, const std::string& symbol,
+                                     const ir::Op& call, const std::vector<ValueId>& inputs) {
   return Composites(graph, decl, symbol, call, inputs).lower();
 }
 

@@ -165,6 +165,10 @@ std::string node_name(const Node& n) {
       return "layer_norm";
     case NodeKind::kRowwise:
       return "rowwise";
+    case NodeKind::kAveragePool:
+      return "average_pool";
+    case NodeKind::kGatherRows:
+      return "gather_rows";
     case NodeKind::kRope:
       return "rope";
     case NodeKind::kAttention:

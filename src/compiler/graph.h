@@ -2,6 +2,7 @@
 // Passes rewrite it in place; the scheduler turns it into a Plan.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <set>
@@ -39,6 +40,8 @@ enum class NodeKind : std::uint8_t {
   kRmsNorm,
   kLayerNorm,
   kRowwise,
+  kAveragePool,
+  kGatherRows,
   kRope,
   kAttention,
   kLinear,
@@ -68,6 +71,17 @@ struct LayerNormParams {
 struct RowwiseParams {
   Rowwise kind = Rowwise::kLogSoftmax;
   std::vector<std::int64_t> axes;
+};
+
+// Of [n, c, ..] over two or three axes with zeros around them. Inputs: x.
+struct AveragePoolParams {
+  std::array<std::int64_t, 3> window{1, 1, 1}, stride{1, 1, 1}, padding{};
+  double divisor = 1;
+};
+
+// Rows of a table that is no weight; inputs: table, ids.
+struct GatherRowsParams {
+  std::optional<float> scale;
 };
 
 // Rotation of the last axis. Inputs: x [.., q, d], positions [1, q]. Angle = position * inverse_frequencies[i].
@@ -155,7 +169,7 @@ struct Node {
   ir::OpCode code{};
   const ir::Op* source = nullptr;
   std::vector<ValueId> inputs, outputs;
-  std::variant<std::monostate, NormParams, LayerNormParams, RowwiseParams, RopeParams, AttentionParams, LinearParams,
+  std::variant<std::monostate, NormParams, LayerNormParams, RowwiseParams, AveragePoolParams, GatherRowsParams, RopeParams, AttentionParams, LinearParams,
                ExpertsParams, DeltaRuleParams, EmbeddingParams, StoreParams, HeadsParams, ElementwiseParams>
       params;
   double position = 0;           // where it stands in program order: a new node takes the place of the one it replaces

@@ -270,11 +270,10 @@ class Lowering {
     node.composite_symbol = callee.name();
     for (const ir::Value* v : op.operands) node.inputs.push_back(tensor(v));
     if (decl.name == "gated_delta_update") return delta_rule(std::move(node), op, callee);
+    const std::vector<ValueId> lowered = lower_composite(g_, decl, node.composite_symbol, op, node.inputs);
+    for (std::size_t i = 0; i < lowered.size(); ++i) bindings_[op.results[i]].value = lowered[i];
+    if (!lowered.empty()) return true;
     if (op.results.size() != 1) return false;
-    if (const auto result = lower_composite(g_, decl, node.composite_symbol, op, node.inputs)) {
-      bindings_[op.results[0]].value = *result;
-      return true;
-    }
     bool known = false;
     if (decl.name == "rms_norm") known = rms_norm(node, decl);
     if (decl.name == "layer_norm" || decl.name == "group_norm" || decl.name == "instance_norm")

@@ -131,16 +131,24 @@ class Costs {
     }
     c.written_bytes = bytes(s.out, dtype_of(s.out.buffer));
   }
+  std::int64_t bytes_of(const GenericOperand& o) const {
+    std::int64_t n = 1;
+    for (Expr e : o.shape) n *= value(e);
+    return static_cast<std::int64_t>(dtype_bytes(o.dtype, static_cast<std::uint64_t>(n)));
+  }
   void add(Cost& c, const GenericStep& s, std::int64_t) const {
-    for (const auto& [operands, total] :
-         {std::pair{&s.inputs, &c.read_bytes}, std::pair{&s.outputs, &c.written_bytes}}) {
-      for (const GenericOperand& o : *operands) {
-        std::int64_t n = 1;
-        for (Expr e : o.shape) n *= value(e);
-        *total += static_cast<std::int64_t>(dtype_bytes(o.dtype, static_cast<std::uint64_t>(n)));
-      }
-    }
+    for (const GenericOperand& o : s.inputs) c.read_bytes += bytes_of(o);
+    for (const GenericOperand& o : s.outputs) c.written_bytes += bytes_of(o);
     c.multiply_adds = multiply_adds(s);
+  }
+  void add(Cost& c, const AveragePoolStep& s, std::int64_t) const {
+    c.read_bytes = bytes_of(s.inputs[0]), c.written_bytes = bytes_of(s.outputs[0]);
+  }
+  // Of the table the rows that are taken.
+  void add(Cost& c, const GatherRowsStep& s, std::int64_t) const {
+    c.written_bytes = bytes_of(s.outputs[0]);
+    c.read_bytes =
+        bytes_of(s.inputs[1]) + c.written_bytes * dtype_bits(s.inputs[0].dtype) / dtype_bits(s.outputs[0].dtype);
   }
 
   std::int64_t multiply_adds(const GenericStep& s) const {

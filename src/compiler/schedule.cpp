@@ -194,6 +194,10 @@ void Scheduler::emit(const Node& node) {
       return emit_layer_norm(node);
     case NodeKind::kRowwise:
       return emit_rowwise(node);
+    case NodeKind::kAveragePool:
+      return emit_average_pool(node);
+    case NodeKind::kGatherRows:
+      return emit_gather_rows(node);
     case NodeKind::kLinear:
       return emit_linear(node);
     case NodeKind::kExperts:
@@ -303,13 +307,8 @@ void Scheduler::emit_op(const Node& node) {
     step.inputs.push_back(generic_operand(node.inputs[i], node.source->operand_type(i)->dtype()));
   Expr count = g_.exprs.constant(0);
   for (ValueId v : node.outputs) {
-    GenericOperand out;
-    out.dtype = g_.value(v).dtype;
-    out.shape = g_.value(v).shape;
     count = g_.exprs.add(count, elements(v));
-    out.buffer = new_buffer(Buffer::Kind::kArena, out.dtype, elements(v));
-    views_[static_cast<std::size_t>(v)] = contiguous_view(g_.exprs, out.buffer, out.shape);
-    step.outputs.push_back(std::move(out));
+    step.outputs.push_back(generic_result(v));
   }
   add_step(std::move(step), fmt::format("op {}", ir::op_info(node.code).text_name), count);
 }
@@ -336,6 +335,15 @@ GenericOperand Scheduler::generic_operand(ValueId v, DType declared) {
       at = contiguous_copy(at, declared);
     out.buffer = at.buffer;
   }
+  return out;
+}
+
+GenericOperand Scheduler::generic_result(ValueId v) {
+  GenericOperand out;
+  out.dtype = g_.value(v).dtype;
+  out.shape = g_.value(v).shape;
+  out.buffer = new_buffer(Buffer::Kind::kArena, out.dtype, elements(v));
+  views_[static_cast<std::size_t>(v)] = contiguous_view(g_.exprs, out.buffer, out.shape);
   return out;
 }
 

@@ -147,6 +147,21 @@ void Scheduler::emit_rowwise(const Node& node) {
   add_step(step, whole ? "log_softmax" : "vector_norm", rows);
 }
 
+void Scheduler::emit_average_pool(const Node& node) {
+  const auto& p = std::get<AveragePoolParams>(node.params);
+  AveragePoolStep step{p.window, p.stride, p.padding, p.divisor, {}, {}};
+  step.inputs = {generic_operand(node.inputs[0], g_.value(node.inputs[0]).dtype)};
+  step.outputs = {generic_result(node.outputs[0])};
+  add_step(std::move(step), "average_pool", elements(node.outputs[0]));
+}
+
+void Scheduler::emit_gather_rows(const Node& node) {
+  GatherRowsStep step{std::get<GatherRowsParams>(node.params).scale, {}, {}};
+  for (const ValueId v : node.inputs) step.inputs.push_back(generic_operand(v, g_.value(v).dtype));
+  step.outputs = {generic_result(node.outputs[0])};
+  add_step(std::move(step), "gather_rows", elements(node.inputs[1]));
+}
+
 void Scheduler::emit_linear(const Node& node) {
   const auto& p = std::get<LinearParams>(node.params);
   LinearStep step;

@@ -58,6 +58,8 @@ class Scheduler {
   void emit_norm(const Node& node);
   void emit_layer_norm(const Node& node);
   void emit_rowwise(const Node& node);
+  void emit_average_pool(const Node& node);
+  void emit_gather_rows(const Node& node);
   void emit_linear(const Node& node);
   void emit_experts(const Node& node);
   void emit_delta_rule(const Node& node);
@@ -104,6 +106,8 @@ class Scheduler {
   // Elements in another grouping: in place where they have no gaps, else one copy.
   void reshape(const Node& node);
   GenericOperand generic_operand(ValueId v, DType declared);
+  // The result `v` in a buffer of its own.
+  GenericOperand generic_result(ValueId v);
 
   // ---- outputs ----
   void emit_outputs();

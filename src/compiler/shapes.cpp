@@ -338,11 +338,9 @@ Expr window_count(Graph& g, const Node& node, Expr extent, Expr taps, std::int64
   ExprPool& x = g.exprs;
   if (stride < 1 || dilation < 1) give_up(node, "a stride or dilation below 1");
   const Expr one = x.constant(1), reach = x.add(x.mul(x.sub(taps, one), x.constant(dilation)), one);
-  const Expr free = x.sub(extent, reach);
-  const auto known = x.as_constant(free);
-  if (known && *known < 0) give_up(node, "a window larger than its input");
-  g.require_nonnegative(free, "a window is not larger than its input");
-  return x.add(x.floor_div(up ? x.add(free, x.constant(stride - 1)) : free, x.constant(stride)), one);
+  const auto count = windows_in(g, extent, reach, stride, up);
+  if (!count) give_up(node, "a window larger than its input");
+  return *count;
 }
 
 // One constant per spatial axis.
@@ -575,6 +573,15 @@ std::vector<SliceRange> slice_ranges(Graph& g, const Node& node) {
     out.push_back({b, extent, stride});
   }
   return out;
+}
+
+std::optional<Expr> windows_in(Graph& g, Expr extent, Expr reach, std::int64_t stride, bool up) {
+  ExprPool& x = g.exprs;
+  const Expr free = x.sub(extent, reach);
+  const auto known = x.as_constant(free);
+  if (known && *known < 0) return std::nullopt;
+  g.require_nonnegative(free, "a window is not larger than its input");
+  return x.add(x.floor_div(up ? x.add(free, x.constant(stride - 1)) : free, x.constant(stride)), x.constant(1));
 }
 
 bool require_declared(Graph& g, ir::TypeRef type, const std::vector<Expr>& shape) {

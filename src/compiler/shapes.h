@@ -12,6 +12,10 @@ void infer_shapes(Graph& graph, const Node& node);
 // False where the ranks or known extents differ.
 bool require_declared(Graph& graph, ir::TypeRef type, const std::vector<Expr>& shape);
 
+// How often a window that reaches over `reach` elements fits into `extent`, in steps of `stride`; `up`: the last window
+// may reach out. Nothing when it never does; what is not known yet is a guard.
+std::optional<Expr> windows_in(Graph& graph, Expr extent, Expr reach, std::int64_t stride, bool up);
+
 // Extents and start of a slice along one axis by the rules of slices (docs/aimodel-format.md), stride 1 or constant.
 struct SliceRange {
   Expr start, extent;

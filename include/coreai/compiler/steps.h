@@ -1,6 +1,7 @@
 // The steps of a plan.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -142,6 +143,18 @@ struct GenericStep {
   const ir::Op* op = nullptr;
   std::vector<GenericOperand> inputs, outputs;
 };
+// Sums over windows of the last two or three axes of f32, f16 or bf16, zeros around them, each divided by `divisor`.
+struct AveragePoolStep {
+  std::array<std::int64_t, 3> window{1, 1, 1}, stride{1, 1, 1}, padding{};  // depth, height, width; both sides padded
+  double divisor = 1;
+  std::vector<GenericOperand> inputs, outputs;  // of one dtype and of rank 4 or 5
+};
+// Rows of a table [rows, ..] by ids of any shape, which count from its end when negative. With a scale the table is
+// si8 or ui8, the result f32, f16 or bf16.
+struct GatherRowsStep {
+  std::optional<float> scale;
+  std::vector<GenericOperand> inputs, outputs;  // table, ids
+};
 
 // A chain of element-wise operations in f32, rounded once to the dtype of its result. Value i of the chain is operand
 // i, behind the operands value i is the instruction before; the last one is the result.
@@ -164,7 +177,7 @@ struct ElementwiseStep {
 
 using StepBody =
     std::variant<EmbeddingStep, NormStep, LayerNormStep, RowwiseStep, LinearStep, ExpertStep, RopeTableStep, HeadsStep,
-                 AttentionStep, DeltaRuleStep, CopyStep, ElementwiseStep, GenericStep>;
+                 AttentionStep, DeltaRuleStep, CopyStep, ElementwiseStep, GenericStep, AveragePoolStep, GatherRowsStep>;
 
 struct Step {
   StepBody body;

@@ -93,6 +93,14 @@ void CallFrame::build_phases() {
       calls_[i].op = make_op_kernel(*generic, executable_.isa);
       add(PhaseKind::kGeneric);
     }
+    if (const auto* pool = std::get_if<compiler::AveragePoolStep>(&step.body)) {
+      calls_[i].op = make_average_pool(*pool, executable_.isa);
+      add(PhaseKind::kGeneric);
+    }
+    if (const auto* gather = std::get_if<compiler::GatherRowsStep>(&step.body)) {
+      calls_[i].op = make_gather_rows(*gather, executable_.isa);
+      add(PhaseKind::kGeneric);
+    }
     if (const auto* linear = std::get_if<compiler::LinearStep>(&step.body)) {
       if (executable_.weights.matrix(linear->weight).takes_digits()) {
         const bool at_hand = quantized && quantized->buffer == linear->in.buffer &&
@@ -233,7 +241,12 @@ void CallFrame::bind_step(int index) {
   if (const auto* s = std::get_if<compiler::AttentionStep>(&step.body)) bind_attention(call, *s);
   if (const auto* s = std::get_if<compiler::DeltaRuleStep>(&step.body)) bind_delta_rule(call, *s);
   if (const auto* s = std::get_if<compiler::ElementwiseStep>(&step.body)) bind_elementwise(call, *s);
-  if (const auto* s = std::get_if<compiler::GenericStep>(&step.body); s && call.op) bind_op(call, *s);
+  if (const auto* s = std::get_if<compiler::GenericStep>(&step.body); s && call.op)
+    bind_op(call, s->inputs, s->outputs, s->op->info().text_name);
+  if (const auto* s = std::get_if<compiler::AveragePoolStep>(&step.body))
+    bind_op(call, s->inputs, s->outputs, step.name);
+  if (const auto* s = std::get_if<compiler::GatherRowsStep>(&step.body))
+    bind_op(call, s->inputs, s->outputs, step.name);
   if (const auto* s = std::get_if<compiler::CopyStep>(&step.body)) bind_copy(call, *s);
 }
 

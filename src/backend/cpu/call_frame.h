@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "backend/cpu/arena_layout.h"
@@ -133,7 +134,9 @@ class CallFrame final : public StepProgram {
   void bind_delta_rule(StepCall& call, const compiler::DeltaRuleStep& step);
   void bind_elementwise(StepCall& call, const compiler::ElementwiseStep& step);
   void bind_copy(StepCall& call, const compiler::CopyStep& step);
-  void bind_op(StepCall& call, const compiler::GenericStep& step);
+  // A step by an OpKernel, which is called `where`.
+  void bind_op(StepCall& call, std::span<const compiler::GenericOperand> inputs,
+               std::span<const compiler::GenericOperand> outputs, std::string_view where);
   static std::int64_t rows_per_chunk(const Phase& phase, const StepCall& call);
   static bool cut_by_rows(PhaseKind kind);
   void cut(Phase& phase);

@@ -127,12 +127,13 @@ NDArray CallFrame::host_array(const compiler::GenericOperand& operand) const {
   return array;
 }
 
-void CallFrame::bind_op(StepCall& call, const compiler::GenericStep& step) {
-  call.op_in.resize(step.inputs.size());
-  call.op_out.resize(step.outputs.size());
-  call.op_host.resize(step.inputs.size());
-  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-    const compiler::GenericOperand& o = step.inputs[i];
+void CallFrame::bind_op(StepCall& call, std::span<const compiler::GenericOperand> inputs,
+                        std::span<const compiler::GenericOperand> outputs, std::string_view where) {
+  call.op_in.resize(inputs.size());
+  call.op_out.resize(outputs.size());
+  call.op_host.resize(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const compiler::GenericOperand& o = inputs[i];
     std::byte* data = o.buffer >= 0 ? address(o.buffer) : nullptr;
     if (o.constant) data = const_cast<std::byte*>(o.constant->bytes().data());  // kernels only read operands
     if (!data) {
@@ -141,8 +142,8 @@ void CallFrame::bind_op(StepCall& call, const compiler::GenericStep& step) {
     }
     call.op_in[i] = {o.dtype, shape_of(o), data};
   }
-  for (std::size_t i = 0; i < step.outputs.size(); ++i)
-    call.op_out[i] = {step.outputs[i].dtype, shape_of(step.outputs[i]), address(step.outputs[i].buffer)};
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    call.op_out[i] = {outputs[i].dtype, shape_of(outputs[i]), address(outputs[i].buffer)};
   try {
     call.op_cut = call.op->bind(call.op_in, call.op_out, executable_.threads);
   } catch (const ShapeError& error) {
@@ -151,8 +152,7 @@ void CallFrame::bind_op(StepCall& call, const compiler::GenericStep& step) {
       operands +=
           fmt::format("{}[{}]{}", operands.empty() ? "" : ", ", array.shape.to_string(), dtype_name(array.dtype));
     }
-    throw ShapeError(error.problem(), fmt::format("{} of ({})", step.op->info().text_name, operands),
-                     error.next_step());
+    throw ShapeError(error.problem(), fmt::format("{} of ({})", where, operands), error.next_step());
   }
 }
 

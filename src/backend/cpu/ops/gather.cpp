@@ -1,10 +1,13 @@
-// gather_nd and gather_along_axis. Every index is checked before it is used: one outside [-extent, extent) is a
-// ShapeError.
+// gather_nd, gather_along_axis and rows of a table. Every index is checked before it is used: one outside [-extent,
+// extent) is a ShapeError.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <vector>
 
+#include "backend/cpu/kernel_tables.h"
 #include "backend/cpu/ops/op_arguments.h"
 #include "coreai/base/error.h"
 
@@ -82,6 +85,56 @@ class GatherNdKernel final : public OpKernel {
   ItemCut items_;
 };
 
+class GatherRowsKernel final : public OpKernel {
+ public:
+  GatherRowsKernel(const compiler::GatherRowsStep& step, Isa isa) : scale_(step.scale), rows_(row_kernels(isa)) {}
+
+  Cut bind(std::span<const OpArray> in, std::span<const OpArray> out, int threads) override {
+    table_ = in[0], ids_ = in[1], y_ = out[0];
+    const Shape &table = table_.shape, &ids = ids_.shape;
+    std::vector<std::int64_t> wanted(ids.begin(), ids.end());
+    wanted.insert(wanted.end(), table.begin() + 1, table.end());
+    check_result(y_, Shape(wanted), kWhere);
+    width_ = extent_product(table, 1, table.rank());
+    items_ = cut_items(ids.element_count(), width_ + 8, threads);
+    return {items_.chunks(), static_cast<std::size_t>(scale_ ? width_ : 0) * sizeof(float)};
+  }
+
+  void compute(int chunk, const Worker& worker) const override {
+    const std::int64_t from_bytes = width_ * element_bytes(table_.dtype), to_bytes = width_ * element_bytes(y_.dtype);
+    for (std::int64_t i = items_.begin(chunk); i < items_.end(chunk); ++i) {
+      const std::int64_t row = wrapped_index(integer_at(ids_, i, kWhere), table_.shape[0], kWhere);
+      const std::byte* from = table_.data + row * from_bytes;
+      std::byte* to = y_.data + i * to_bytes;
+      if (scale_) {
+        scaled(from, reinterpret_cast<float*>(worker.scratch), to);
+      } else if (to_bytes > 0) {
+        std::memcpy(to, from, static_cast<std::size_t>(to_bytes));
+      }
+    }
+  }
+
+ private:
+  static constexpr std::string_view kWhere = "gather_rows";
+
+  void scaled(const std::byte* from, float* wide, std::byte* to) const {
+    if (table_.dtype == DType::kSI8) {
+      const auto* data = reinterpret_cast<const std::int8_t*>(from);
+      for (std::int64_t i = 0; i < width_; ++i) wide[i] = *scale_ * static_cast<float>(data[i]);
+    } else {
+      const auto* data = reinterpret_cast<const std::uint8_t*>(from);
+      for (std::int64_t i = 0; i < width_; ++i) wide[i] = *scale_ * static_cast<float>(data[i]);
+    }
+    rows_.from_f32(y_.dtype, wide, to, width_);
+  }
+
+  std::optional<float> scale_;
+  const RowKernels& rows_;
+  OpArray table_, ids_, y_;
+  std::int64_t width_ = 0;
+  ItemCut items_;
+};
+
 class GatherAlongAxisKernel final : public OpKernel {
  public:
   explicit GatherAlongAxisKernel(const compiler::GenericStep& step) : where_(step.op->info().text_name) {}
@@ -136,6 +189,10 @@ class GatherAlongAxisKernel final : public OpKernel {
 };
 
 }  // namespace
+
+std::unique_ptr<OpKernel> make_gather_rows(const compiler::GatherRowsStep& step, Isa isa) {
+  return std::make_unique<GatherRowsKernel>(step, isa);
+}
 
 std::unique_ptr<OpKernel> make_gather(const compiler::GenericStep& step, Isa) {
   const OpCode code = step.op->code;

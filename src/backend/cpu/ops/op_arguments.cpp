@@ -21,8 +21,24 @@ std::int64_t element(const std::byte* data, std::size_t i) {
   return static_cast<std::int64_t>(value);
 }
 
-std::int64_t integer(DType dtype, const std::byte* data, std::size_t i, std::string_view where) {
-  switch (dtype) {
+}  // namespace
+
+bool known_operands(const compiler::GenericStep& step, std::size_t begin, std::size_t end) {
+  if (step.inputs.size() < end) return false;
+  for (std::size_t i = begin; i < end; ++i) {
+    if (step.inputs[i].buffer >= 0) return false;
+  }
+  return true;
+}
+
+std::size_t operand_rank(const compiler::GenericStep& step, std::size_t i) {
+  return i < step.inputs.size() ? step.inputs[i].shape.size() : 0;
+}
+
+std::int64_t integer_at(const OpArray& array, std::int64_t index, std::string_view where) {
+  const std::byte* data = array.data;
+  const auto i = static_cast<std::size_t>(index);
+  switch (array.dtype) {
     case DType::kI1:
     case DType::kUI8:
       return element<std::uint8_t>(data, i);
@@ -40,23 +56,9 @@ std::int64_t integer(DType dtype, const std::byte* data, std::size_t i, std::str
     case DType::kUI64:
       return element<std::int64_t>(data, i);
     default:
-      throw UnsupportedError(fmt::format("an operand of {} cannot describe a shape", dtype_name(dtype)),
+      throw UnsupportedError(fmt::format("an operand of {} cannot describe a shape", dtype_name(array.dtype)),
                              std::string(where));
   }
-}
-
-}  // namespace
-
-bool known_operands(const compiler::GenericStep& step, std::size_t begin, std::size_t end) {
-  if (step.inputs.size() < end) return false;
-  for (std::size_t i = begin; i < end; ++i) {
-    if (step.inputs[i].buffer >= 0) return false;
-  }
-  return true;
-}
-
-std::size_t operand_rank(const compiler::GenericStep& step, std::size_t i) {
-  return i < step.inputs.size() ? step.inputs[i].shape.size() : 0;
 }
 
 Ints read_ints(const OpArray& array, std::string_view where) {
@@ -64,7 +66,8 @@ Ints read_ints(const OpArray& array, std::string_view where) {
   if (count > static_cast<std::int64_t>(Ints::kMost)) shape_error(where, fmt::format("a list of {} elements", count));
   Ints result;
   result.count = static_cast<std::size_t>(count);
-  for (std::size_t i = 0; i < result.count; ++i) result.values[i] = integer(array.dtype, array.data, i, where);
+  for (std::size_t i = 0; i < result.count; ++i)
+    result.values[i] = integer_at(array, static_cast<std::int64_t>(i), where);
   return result;
 }
 

@@ -48,6 +48,7 @@ struct Ints {
   std::span<const std::int64_t> span() const& { return {values.data(), count}; }
   std::span<const std::int64_t> span() const&& = delete;  // it would outlive the values
 };
+std::int64_t integer_at(const OpArray& array, std::int64_t i, std::string_view where);
 Ints read_ints(const OpArray& array, std::string_view where);
 std::int64_t read_int(const OpArray& array, std::string_view where);
 

@@ -48,6 +48,9 @@ struct OpProgram final : StepProgram {
   void publish(int, int, const Worker&) override {}
 };
 
+// The kernels of steps that stand for no single operation.
+std::unique_ptr<OpKernel> make_average_pool(const compiler::AveragePoolStep& step, Isa isa);
+std::unique_ptr<OpKernel> make_gather_rows(const compiler::GatherRowsStep& step, Isa isa);
 // Null when the operation, its element types or operands that must be known beforehand have no kernel here.
 std::unique_ptr<OpKernel> make_op_kernel(const compiler::GenericStep& step, Isa isa);
 

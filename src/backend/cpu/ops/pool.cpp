@@ -1,5 +1,5 @@
-// Maximum and sum over windows of the last two or three axes, without padding: rows of a window are folded side by
-// side, then their columns.
+// Maximum, sum and average over windows of the last two or three axes: rows of a window are folded side by side, then
+// their columns. The padding of an average is left out of the sums.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,20 +23,27 @@ class PoolKernel final : public OpKernel {
         rows_(row_kernels(isa)),
         kernels_(kernel_tables(isa).reduce),
         is_max_(step.op->code == OpCode::kMaxPool2d || step.op->code == OpCode::kMaxPool3d) {}
+  PoolKernel(const compiler::AveragePoolStep& step, Isa isa)
+      : where_("average_pool"), rows_(row_kernels(isa)), kernels_(kernel_tables(isa).reduce), average_(&step) {}
 
   Cut bind(std::span<const OpArray> in, std::span<const OpArray> out, int threads) override {
     x_ = in[0], y_ = out[0];
     const Shape& x = x_.shape;
     if (x.rank() != 4 && x.rank() != 5) shape_error(where_, "pooling takes rank 4 or 5");
     const std::size_t axes = x.rank() - 2;
-    window_ = triple(in[1], axes), stride_ = triple(in[2], axes), dilation_ = triple(in[3], axes);
+    if (average_) {
+      window_ = average_->window, stride_ = average_->stride, padding_ = average_->padding, dilation_ = {1, 1, 1};
+    } else {
+      window_ = triple(in[1], axes), stride_ = triple(in[2], axes), dilation_ = triple(in[3], axes);
+    }
     in_ = axes == 2 ? Triple{1, x[2], x[3]} : Triple{x[2], x[3], x[4]};
     const bool up = is_max_ && read_int(in[4], where_) != 0;
     Shape wanted = x;
     for (std::size_t i = 0; i < 3; ++i) {
       const std::int64_t reach = dilation_[i] * (window_[i] - 1) + 1;
-      if (reach > in_[i]) shape_error(where_, "the window is larger than the input");
-      const std::int64_t free = in_[i] - reach;
+      const std::int64_t extent = in_[i] + 2 * padding_[i];
+      if (reach > extent) shape_error(where_, "the window is larger than the input");
+      const std::int64_t free = extent - reach;
       out_[i] = (up ? (free + stride_[i] - 1) / stride_[i] : free / stride_[i]) + 1;
       if (i >= 3 - axes) wanted[2 + i - (3 - axes)] = out_[i];
     }
@@ -58,12 +65,12 @@ class PoolKernel final : public OpKernel {
       const std::int64_t h = i % out_[1], d = i / out_[1] % out_[0], plane = i / out_[1] / out_[0];
       std::fill_n(totals, in_[2], 0.0);
       std::fill_n(folds, in_[2], -kInfinite);
-      fold_rows(plane, d * stride_[0], h * stride_[1], totals, folds, wide);
+      fold_rows(plane, d * stride_[0] - padding_[0], h * stride_[1] - padding_[1], totals, folds, wide);
       float* to = y_.dtype == DType::kF32 ? reinterpret_cast<float*>(y_.data) + i * out_[2] : row;
       if (is_max_) {
-        fold_columns(folds, to, [](float a, float b) { return a >= b || a != a ? a : b; }, -kInfinite);
+        fold_columns(folds, to, [](float a, float b) { return a >= b || a != a ? a : b; }, -kInfinite, 1.0f);
       } else {
-        fold_columns(totals, to, [](double a, double b) { return a + b; }, 0.0);
+        fold_columns(totals, to, [](double a, double b) { return a + b; }, 0.0, average_ ? average_->divisor : 1.0);
       }
       if (to == row) rows_.from_f32(y_.dtype, row, y_.data + i * out_[2] * element_bytes(y_.dtype), out_[2]);
     }
@@ -87,11 +94,13 @@ class PoolKernel final : public OpKernel {
   // Rows of the window that begins at (d, h); those outside the input are left out.
   void fold_rows(std::int64_t plane, std::int64_t d, std::int64_t h, double* totals, float* folds, float* wide) const {
     const std::int64_t stride = dilation_[1] * in_[2], width = element_bytes(x_.dtype);
+    const std::int64_t first = h < 0 ? (dilation_[1] - 1 - h) / dilation_[1] : 0;
     const std::int64_t rows = std::min(window_[1], h < in_[1] ? (in_[1] - 1 - h) / dilation_[1] + 1 : 0);
     for (std::int64_t k = 0; k < window_[0]; ++k) {
       const std::int64_t z = d + k * dilation_[0];
+      if (z < 0) continue;
       if (z >= in_[0]) break;
-      for (std::int64_t r = 0; r < rows; r += kBlock) {
+      for (std::int64_t r = first; r < rows; r += kBlock) {
         const std::int64_t n = std::min(kBlock, rows - r);
         const std::int64_t at = ((plane * in_[0] + z) * in_[1] + h + r * dilation_[1]) * in_[2];
         const float* x = reinterpret_cast<const float*>(x_.data) + at;
@@ -111,24 +120,26 @@ class PoolKernel final : public OpKernel {
   }
 
   template <typename T, typename F>
-  void fold_columns(const T* line, float* to, F f, T init) const {
+  void fold_columns(const T* line, float* to, F f, T init, T divisor) const {
     for (std::int64_t i = 0; i < out_[2]; ++i) {
       T value = init;
       for (std::int64_t w = 0; w < window_[2]; ++w) {
-        const std::int64_t at = i * stride_[2] + w * dilation_[2];
+        const std::int64_t at = i * stride_[2] - padding_[2] + w * dilation_[2];
+        if (at < 0) continue;
         if (at >= in_[2]) break;
         value = f(value, line[at]);
       }
-      to[i] = static_cast<float>(value);
+      to[i] = static_cast<float>(value / divisor);
     }
   }
 
   std::string_view where_;
   const RowKernels& rows_;
   const ReduceKernels& kernels_;
-  bool is_max_;
+  bool is_max_ = false;
+  const compiler::AveragePoolStep* average_ = nullptr;
   OpArray x_, y_;
-  Triple in_{}, out_{}, window_{}, stride_{}, dilation_{};
+  Triple in_{}, out_{}, window_{}, stride_{}, dilation_{}, padding_{};
   std::int64_t line_ = 0;
   ItemCut items_;
 };
@@ -141,6 +152,10 @@ std::unique_ptr<OpKernel> make_pool(const compiler::GenericStep& step, Isa isa) 
   if (!max && code != OpCode::kSumPool2d && code != OpCode::kSumPool3d) return nullptr;
   const DType type = step.outputs[0].dtype;
   if (!is_wide_float(type) || step.inputs[0].dtype != type || !known_operands(step, 1, max ? 5 : 4)) return nullptr;
+  return std::make_unique<PoolKernel>(step, isa);
+}
+
+std::unique_ptr<OpKernel> make_average_pool(const compiler::AveragePoolStep& step, Isa isa) {
   return std::make_unique<PoolKernel>(step, isa);
 }
 
