@@ -87,6 +87,12 @@ Expr ExprPool::mul(Expr a, Expr b) {
   return atom_expr({AtomKind::kMul, std::min(a, b), std::max(a, b)});
 }
 
+Expr ExprPool::product(std::span<const Expr> factors) {
+  Expr p = constant(1);
+  for (const Expr e : factors) p = mul(p, e);
+  return p;
+}
+
 Expr ExprPool::floor_div(Expr a, Expr b) {
   const auto ca = as_constant(a), cb = as_constant(b);
   if (ca && cb) return constant(floor_quotient(*ca, *cb));

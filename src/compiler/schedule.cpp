@@ -80,9 +80,7 @@ void Scheduler::check_states() {
 // ---- buffers and views ----
 
 Expr Scheduler::elements(ValueId v) {
-  Expr n = g_.exprs.constant(1);
-  for (Expr e : g_.value(v).shape) n = g_.exprs.mul(n, e);
-  return n;
+  return g_.exprs.product(g_.value(v).shape);
 }
 
 int Scheduler::new_buffer(Buffer::Kind kind, DType dtype, Expr count, std::size_t index) {
@@ -164,10 +162,8 @@ std::optional<Rows> Scheduler::as_rows(const View& view) {
 }
 
 Expr Scheduler::row_count(ValueId v) {
-  Expr n = g_.exprs.constant(1);
-  const auto& shape = g_.value(v).shape;
-  for (std::size_t i = 0; i + 1 < shape.size(); ++i) n = g_.exprs.mul(n, shape[i]);
-  return n;
+  const std::span<const Expr> shape(g_.value(v).shape);
+  return g_.exprs.product(shape.first(shape.empty() ? 0 : shape.size() - 1));
 }
 
 Rows Scheduler::new_rows(ValueId v) {

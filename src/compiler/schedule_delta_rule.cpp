@@ -22,13 +22,8 @@ View Scheduler::dense_view(ValueId v, std::size_t dense, bool any) {
 }
 
 bool Scheduler::is_same_memory(const View& a, const View& b) {
-  const auto count = [&](const View& view) {
-    Expr n = g_.exprs.constant(1);
-    for (Expr e : view.extents) n = g_.exprs.mul(n, e);
-    return n;
-  };
-  return a.buffer == b.buffer && a.offset == b.offset && count(a) == count(b) && is_contiguous(g_.exprs, a) &&
-         is_contiguous(g_.exprs, b);
+  return a.buffer == b.buffer && a.offset == b.offset && g_.exprs.product(a.extents) == g_.exprs.product(b.extents) &&
+         is_contiguous(g_.exprs, a) && is_contiguous(g_.exprs, b);
 }
 
 View Scheduler::stored_part(const Node& store) {

@@ -75,8 +75,7 @@ void Scheduler::emit_layer_norm(const Node& node) {
   step.eps = p.eps;
   Expr rows = row_count(node.inputs[0]);
   if (p.groups > 0) {
-    Expr spread = g_.exprs.constant(1);
-    for (std::size_t i = 2; i < shape.size(); ++i) spread = g_.exprs.mul(spread, shape[i]);
+    const Expr spread = g_.exprs.product(std::span(shape).subspan(2));
     width = g_.exprs.as_constant(g_.exprs.mul(spread, shape[1]));  // of all groups
     step.spread = g_.exprs.as_constant(spread).value_or(0);
     step.period = p.groups;

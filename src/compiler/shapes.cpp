@@ -45,12 +45,10 @@ Expr broadcast_extent(Graph& g, const Node& node, Expr a, Expr b) {
   if (a == b) return a;
   if (g.exprs.is_constant(a, 1)) return b;
   if (g.exprs.is_constant(b, 1)) return a;
-  const auto ca = g.exprs.as_constant(a), cb = g.exprs.as_constant(b);
-  if (ca && cb) give_up(node, fmt::format("extents {} and {} do not broadcast", *ca, *cb));
   // Two different expressions: the plan holds when they are equal.
-  g.require_nonnegative(g.exprs.sub(a, b), "operands of one extent");
-  g.require_nonnegative(g.exprs.sub(b, a), "operands of one extent");
-  return cb ? b : a;
+  if (!require_equal(g, a, b, "operands of one extent"))
+    give_up(node, fmt::format("extents {} and {} do not broadcast", g.exprs.text(a), g.exprs.text(b)));
+  return g.exprs.as_constant(b) ? b : a;
 }
 
 std::vector<Expr> broadcast(Graph& g, const Node& node, const std::vector<Expr>& a, const std::vector<Expr>& b) {
@@ -63,12 +61,6 @@ std::vector<Expr> broadcast(Graph& g, const Node& node, const std::vector<Expr>&
     out[i] = broadcast_extent(g, node, da, db);
   }
   return out;
-}
-
-Expr product(Graph& g, const std::vector<Expr>& extents) {
-  Expr p = g.exprs.constant(1);
-  for (Expr e : extents) p = g.exprs.mul(p, e);
-  return p;
 }
 
 // ---- host arithmetic ----
@@ -159,18 +151,13 @@ std::optional<std::vector<Expr>> host_result(Graph& g, const Node& node, const s
       return result;
     }
     case OpCode::kReduceProduct:
-      return std::vector<Expr>{product(g, first)};
+      return std::vector<Expr>{g.exprs.product(first)};
     default:
       return std::nullopt;
   }
 }
 
 // ---- shapes ----
-
-void require_equal(Graph& g, Expr a, Expr b, const char* reason) {
-  g.require_nonnegative(g.exprs.sub(a, b), reason);
-  g.require_nonnegative(g.exprs.sub(b, a), reason);
-}
 
 std::vector<Expr> reshape_shape(Graph& g, const Node& node) {
   const auto& wanted = host_elements(g, node, 1);
@@ -189,16 +176,15 @@ std::vector<Expr> reshape_shape(Graph& g, const Node& node) {
       known = g.exprs.mul(known, out[i]);
     }
   }
-  const Expr total = product(g, in);
+  const Expr total = g.exprs.product(in);
   if (inferred) {
     const auto exact = g.exprs.exact_quotient(total, known);
     const Expr q = exact ? *exact : g.exprs.floor_div(total, known);
-    if (!exact) require_equal(g, g.exprs.mul(q, known), total, "a reshape keeps its elements");
+    if (!exact && !require_equal(g, g.exprs.mul(q, known), total, "a reshape keeps its elements"))
+      give_up(node, "element counts differ");
     out[*inferred] = q;
   } else if (known != total) {
-    const auto a = g.exprs.as_constant(known), b = g.exprs.as_constant(total);
-    if (a && b) give_up(node, "element counts differ");
-    require_equal(g, known, total, "a reshape keeps its elements");
+    if (!require_equal(g, known, total, "a reshape keeps its elements")) give_up(node, "element counts differ");
   }
   return out;
 }
@@ -575,6 +561,14 @@ std::vector<SliceRange> slice_ranges(Graph& g, const Node& node) {
   return out;
 }
 
+bool require_equal(Graph& g, Expr a, Expr b, const char* reason) {
+  if (a == b) return true;
+  if (g.exprs.as_constant(a) && g.exprs.as_constant(b)) return false;
+  g.require_nonnegative(g.exprs.sub(a, b), reason);
+  g.require_nonnegative(g.exprs.sub(b, a), reason);
+  return true;
+}
+
 std::optional<Expr> windows_in(Graph& g, Expr extent, Expr reach, std::int64_t stride, bool up) {
   ExprPool& x = g.exprs;
   const Expr free = x.sub(extent, reach);
@@ -587,11 +581,9 @@ std::optional<Expr> windows_in(Graph& g, Expr extent, Expr reach, std::int64_t s
 bool require_declared(Graph& g, ir::TypeRef type, const std::vector<Expr>& shape) {
   if (!type->is_tensor() || type->shape().rank() != shape.size()) return false;
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (type->shape()[d] == kDynamic) continue;
-    const Expr declared = g.exprs.constant(type->shape()[d]);
-    if (shape[d] == declared) continue;
-    if (g.exprs.as_constant(shape[d])) return false;
-    require_equal(g, shape[d], declared, "a result has the declared extents");
+    const std::int64_t declared = type->shape()[d];
+    if (declared == kDynamic) continue;
+    if (!require_equal(g, shape[d], g.exprs.constant(declared), "a result has the declared extents")) return false;
   }
   return true;
 }

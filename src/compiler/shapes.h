@@ -8,6 +8,9 @@ namespace coreai::compiler {
 // A declared type never overrides an operand. Adds guards for what must hold at run time. Throws NotPlannable.
 void infer_shapes(Graph& graph, const Node& node);
 
+// The plan holds only while a == b: guards unless that is known. False when they are known to differ.
+bool require_equal(Graph& graph, Expr a, Expr b, const char* reason);
+
 // Where `type` declares an extent that follows from others, the call must give it: guards for what is not known yet.
 // False where the ranks or known extents differ.
 bool require_declared(Graph& graph, ir::TypeRef type, const std::vector<Expr>& shape);

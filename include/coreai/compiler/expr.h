@@ -26,6 +26,7 @@ class ExprPool {
   Expr add(Expr a, Expr b);
   Expr sub(Expr a, Expr b);
   Expr mul(Expr a, Expr b);
+  Expr product(std::span<const Expr> factors);
   Expr floor_div(Expr a, Expr b);
   Expr mod(Expr a, Expr b);
   Expr max(Expr a, Expr b);
