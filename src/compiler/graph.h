@@ -91,7 +91,7 @@ struct RopeParams {
 };
 
 // Of attention over plain values.
-inline constexpr std::int64_t kMaxPlainBatch = 16, kMaxPlainHeadDim = 512;
+inline constexpr std::int64_t kMaxPlainHeadDim = 512;
 
 // Inputs: query [.., q, d], key, value (slices of states); axes before the last two are heads. A mask is added to the
 // scaled scores and broadcasts to [b, heads, q, keys]; sinks are a logit per head.
@@ -169,8 +169,9 @@ struct Node {
   ir::OpCode code{};
   const ir::Op* source = nullptr;
   std::vector<ValueId> inputs, outputs;
-  std::variant<std::monostate, NormParams, LayerNormParams, RowwiseParams, AveragePoolParams, GatherRowsParams, RopeParams, AttentionParams, LinearParams,
-               ExpertsParams, DeltaRuleParams, EmbeddingParams, StoreParams, HeadsParams, ElementwiseParams>
+  std::variant<std::monostate, NormParams, LayerNormParams, RowwiseParams, AveragePoolParams, GatherRowsParams,
+               RopeParams, AttentionParams, LinearParams, ExpertsParams, DeltaRuleParams, EmbeddingParams, StoreParams,
+               HeadsParams, ElementwiseParams>
       params;
   double position = 0;           // where it stands in program order: a new node takes the place of the one it replaces
   std::string composite_symbol;  // of nodes made from a composite call: what to disable when no kernel takes it

@@ -93,12 +93,17 @@ class Costs {
     }
   }
   void add(Cost& c, const AttentionStep& s, std::int64_t rows) const {
-    const std::int64_t length = s.window > 0 ? std::min(value(s.length), s.window + rows) : value(s.length);
+    const std::int64_t batches = s.batches ? value(s.batches->count) : 1;
+    const std::int64_t each = batches > 0 ? rows / batches : 0;
+    const std::int64_t length = s.window > 0 ? std::min(value(s.length), s.window + each) : value(s.length);
     const std::int64_t key_bytes = s.keys ? 4 : state_bytes(s.key_state);
     const std::int64_t value_bytes = s.values ? 4 : state_bytes(s.value_state);
     c.read_bytes =
-        rows * s.query.width * 4 + length * s.kv_heads * (s.head_dim * key_bytes + s.value_dim * value_bytes);
-    if (s.mask) c.read_bytes += rows * length * 4 * (value(s.mask->head_stride) ? s.heads : 1);
+        rows * s.query.width * 4 + batches * length * s.kv_heads * (s.head_dim * key_bytes + s.value_dim * value_bytes);
+    if (s.mask) {
+      const bool per_batch = s.batches && value(s.batches->mask);
+      c.read_bytes += (per_batch ? rows : each) * length * 4 * (value(s.mask->head_stride) ? s.heads : 1);
+    }
     c.written_bytes = rows * s.out.width * 4;
     c.multiply_adds = rows * s.heads * (s.head_dim + s.value_dim) * length;
   }

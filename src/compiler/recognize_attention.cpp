@@ -313,9 +313,8 @@ std::optional<Factors> factors_of(Graph& g, ValueId id) {
 bool plain_values(const Graph& g, ValueId q, ValueId k, ValueId v) {
   const auto &a = g.value(q).shape, &b = g.value(k).shape, &c = g.value(v).shape;
   if (a.size() != 4 || b.size() != 4 || c.size() != 4 || a[0] != b[0] || a[0] != c[0]) return false;
-  const auto batch = g.exprs.as_constant(a[0]), width = g.exprs.as_constant(a[3]), values = g.exprs.as_constant(c[3]);
-  return batch && *batch <= kMaxPlainBatch && width && *width <= kMaxPlainHeadDim && values &&
-         *values <= kMaxPlainHeadDim;
+  const auto width = g.exprs.as_constant(a[3]), values = g.exprs.as_constant(c[3]);
+  return width && *width <= kMaxPlainHeadDim && values && *values <= kMaxPlainHeadDim;
 }
 
 }  // namespace

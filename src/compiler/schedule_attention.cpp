@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/scheduler.h"
+#include "compiler/shapes.h"
 #include "compiler/views.h"
 #include "coreai/base/error.h"
 
@@ -27,7 +28,7 @@ int Scheduler::rope_table(ValueId positions, const RopeParams& rope, Expr rows) 
   return tables_.back().table;
 }
 
-Rows Scheduler::head_rows(View at, std::int64_t first_head, std::int64_t head_dim, std::int64_t heads) {
+Scheduler::HeadRows Scheduler::head_rows(View at, std::int64_t first_head, std::int64_t head_dim, std::int64_t heads) {
   ExprPool& x = g_.exprs;
   const auto fits = [&](const View& w) {
     return w.extents.size() == 4 && x.is_constant(w.strides[3], 1) && x.as_constant(w.strides[2]) &&
@@ -42,8 +43,9 @@ Rows Scheduler::head_rows(View at, std::int64_t first_head, std::int64_t head_di
     const View copy = contiguous_copy(rows_first, DType::kF32);
     at = {copy.buffer, copy.offset, at.extents, {copy.strides[0], copy.strides[2], copy.strides[1], copy.strides[3]}};
   }
-  return {at.buffer, x.add(at.offset, x.constant(first_head * head_dim)), *x.as_constant(at.strides[2]),
-          heads * head_dim};
+  return {
+      {at.buffer, x.add(at.offset, x.constant(first_head * head_dim)), *x.as_constant(at.strides[2]), heads * head_dim},
+      at.strides[0]};
 }
 
 void Scheduler::emit_heads(const Node& node) {
@@ -62,7 +64,7 @@ void Scheduler::emit_heads(const Node& node) {
       task.rope_table = rope_table(node.inputs[*t.positions], t.rope, rows);
       task.rope_dims = 2 * static_cast<std::int64_t>(t.rope.inverse_frequencies.size());
     }
-    task.in = head_rows(view(node.inputs[t.input]), t.first_head, t.head_dim, t.heads);
+    task.in = head_rows(view(node.inputs[t.input]), t.first_head, t.head_dim, t.heads).rows;
     task.state = t.state;
     task.layer = t.layer;
     task.position = t.position;
@@ -110,27 +112,24 @@ std::optional<Scheduler::BatchedMask> Scheduler::score_mask(const Node& node, Ex
     at.extents.insert(at.extents.begin(), one);
     at.strides.insert(at.strides.begin(), x.constant(0));
   }
+  if (at.extents.size() != 4) throw NotPlannable{"a mask of more than four axes", node.composite_symbol};
   const Expr wanted[] = {batch, heads, rows, keys};
+  Expr spread[4];  // 0 where the mask has one element for all of an axis, else 1: known when a call is
   for (std::size_t i = 0; i < 4; ++i) {
-    if (at.extents[i] == wanted[i]) continue;
-    const bool differs = x.as_constant(at.extents[i]) && x.as_constant(wanted[i]) && at.extents[i] != one;
-    if (at.extents.size() != 4 || differs)
+    spread[i] = x.constant(at.extents[i] == one ? 0 : 1);
+    if (at.extents[i] == one || at.extents[i] == wanted[i]) continue;
+    if (x.as_constant(at.extents[i]) && x.as_constant(wanted[i]))
       throw NotPlannable{"a mask that does not broadcast to the scores", node.composite_symbol};
-    if (at.extents[i] != one) {  // the plan holds when they are equal
-      g_.require_nonnegative(x.sub(at.extents[i], wanted[i]), "a mask of the extents of the scores");
-      g_.require_nonnegative(x.sub(wanted[i], at.extents[i]), "a mask of the extents of the scores");
-      at.extents[i] = wanted[i];
-      continue;
-    }
-    at.strides[i] = x.constant(0);
-    if (i == 3) at.extents[i] = keys;
+    spread[i] = x.min(x.sub(at.extents[i], one), one);
+    const Expr short_of = x.mul(spread[i], x.sub(wanted[i], at.extents[i]));
+    require_equal(g_, short_of, x.constant(0), "a mask that broadcasts to the scores");
   }
+  at.extents[3] = keys;
+  at.strides[3] = x.mul(at.strides[3], spread[3]);
   // What the caller gives may be gone before a late thread has read it.
   const bool given = plan_.buffers[static_cast<std::size_t>(at.buffer)].kind == Buffer::Kind::kInput;
   if (given || buffer_dtype(at.buffer) != DType::kF32 || at.strides[3] != one) at = mask_copy(at);
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (at.extents[i] == one) at.strides[i] = x.constant(0);
-  }
+  for (std::size_t i = 0; i < 3; ++i) at.strides[i] = x.mul(at.strides[i], spread[i]);
   return BatchedMask{{at.buffer, at.offset, at.strides[2], at.strides[1]}, at.strides[0]};
 }
 
@@ -149,50 +148,46 @@ void Scheduler::emit_plain_attention(const Node& node) {
              &v = g_.value(node.inputs[2]).shape;
   const auto refuse = [&](const char* reason) { throw NotPlannable{reason, node.composite_symbol}; };
   if (q.size() != 4 || k.size() != 4 || v.size() != 4) refuse("an attention of another form");
-  const auto batch = x.as_constant(q[0]), heads = x.as_constant(q[1]), kv_heads = x.as_constant(k[1]),
-             head_dim = x.as_constant(q[3]), value_dim = x.as_constant(v[3]);
-  const bool fits = batch && heads && kv_heads && head_dim && value_dim && *batch >= 1 && *batch <= kMaxPlainBatch &&
-                    *kv_heads >= 1 && *heads % *kv_heads == 0 && *head_dim >= 1 && *head_dim <= kMaxPlainHeadDim &&
-                    *value_dim >= 1 && *value_dim <= kMaxPlainHeadDim;
+  const auto heads = x.as_constant(q[1]), kv_heads = x.as_constant(k[1]), head_dim = x.as_constant(q[3]),
+             value_dim = x.as_constant(v[3]);
+  const bool known = heads && kv_heads && head_dim && value_dim && *kv_heads >= 1 && *heads % *kv_heads == 0 &&
+                     *head_dim >= 1 && *head_dim <= kMaxPlainHeadDim && *value_dim >= 1 &&
+                     *value_dim <= kMaxPlainHeadDim && v[1] == k[1] && k[3] == q[3];
   // As many keys as values: a product of the program says so too.
-  const bool both_known = x.as_constant(k[2]) && x.as_constant(v[2]) && v[2] != k[2];
-  if (!fits || k[0] != q[0] || v[0] != q[0] || v[1] != k[1] || k[3] != q[3] || both_known)
+  if (!known || !require_equal(g_, k[2], v[2], "as many values as keys") ||
+      !require_equal(g_, k[0], q[0], "one batch of queries and keys") ||
+      !require_equal(g_, v[0], q[0], "one batch of queries and values"))
     refuse("an attention whose extents do not fit or are not known");
-  g_.require_nonnegative(x.sub(k[2], v[2]), "as many values as keys");
-  g_.require_nonnegative(x.sub(v[2], k[2]), "as many values as keys");
+  const bool one_batch = x.is_constant(q[0], 1);
   const auto mask = score_mask(node, q[0], q[1], q[2], k[2]);
-  const Expr width = x.constant(*heads * *value_dim), each = x.mul(q[2], width);
+  const std::int64_t width = *heads * *value_dim;
+  const Expr each = x.mul(q[2], x.constant(width));
   View out = contiguous_view(x, new_buffer(Buffer::Kind::kArena, DType::kF32, x.mul(q[0], each)),
                              g_.value(node.outputs[0]).shape);
   // Rows hold their heads side by side; axes before the last two are batch and heads, or heads of one batch.
-  if (out.extents.size() != 4 && *batch != 1) refuse("an attention over several batches in another form");
+  if (out.extents.size() != 4 && !one_batch) refuse("an attention over several batches in another form");
   const std::size_t rank = out.extents.size();
-  out.strides[rank - 2] = width;
+  out.strides[rank - 2] = x.constant(width);
   Expr stride = x.constant(*value_dim);
   for (std::size_t i = rank - 2; i-- > 0; stride = x.mul(stride, out.extents[i])) out.strides[i] = stride;
-  if (rank == 4 && *batch != 1) out.strides[0] = each;
-  const View whole_q = view(node.inputs[0]), whole_k = view(node.inputs[1]), whole_v = view(node.inputs[2]);
-  const auto part = [&](View of, std::int64_t b) {
-    of.offset = x.add(of.offset, x.mul(of.strides[0], x.constant(b)));
-    of.extents[0] = x.constant(1);
-    return of;
-  };
-  for (std::int64_t b = 0; b < *batch; ++b) {
-    AttentionStep step;
-    step.heads = *heads, step.kv_heads = *kv_heads, step.head_dim = *head_dim, step.value_dim = *value_dim;
-    step.query = head_rows(part(whole_q, b), 0, *head_dim, *heads);
-    step.keys = head_rows(part(whole_k, b), 0, *head_dim, *kv_heads);
-    step.values = head_rows(part(whole_v, b), 0, *value_dim, *kv_heads);
-    step.length = k[2];
-    step.scale = p.scale, step.causal = p.causal, step.window = p.window;
-    step.sinks = sinks_of(node, *heads);
-    if (mask) {
-      step.mask = mask->first;
-      step.mask->offset = x.add(mask->first.offset, x.mul(mask->batch_stride, x.constant(b)));
-    }
-    step.out = {out.buffer, x.mul(each, x.constant(b)), *heads * *value_dim, *heads * *value_dim};
-    add_step(std::move(step), "attention", q[2]);
+  if (!one_batch) out.strides[0] = each;
+  const HeadRows query = head_rows(view(node.inputs[0]), 0, *head_dim, *heads),
+                 key = head_rows(view(node.inputs[1]), 0, *head_dim, *kv_heads),
+                 value = head_rows(view(node.inputs[2]), 0, *value_dim, *kv_heads);
+  AttentionStep step;
+  step.heads = *heads, step.kv_heads = *kv_heads, step.head_dim = *head_dim, step.value_dim = *value_dim;
+  step.query = query.rows, step.keys = key.rows, step.values = value.rows;
+  step.length = k[2];
+  step.scale = p.scale, step.causal = p.causal, step.window = p.window;
+  step.sinks = sinks_of(node, *heads);
+  if (mask) step.mask = mask->first;
+  step.out = {out.buffer, x.constant(0), width, width};
+  if (!one_batch) {
+    step.batches = AttentionBatches{
+        q[0], query.batch_stride, key.batch_stride, value.batch_stride, mask ? mask->batch_stride : x.constant(0),
+        each};
   }
+  add_step(std::move(step), "attention", x.mul(q[0], q[2]));
   views_[static_cast<std::size_t>(node.outputs[0])] = out;
 }
 

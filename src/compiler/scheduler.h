@@ -73,8 +73,12 @@ class Scheduler {
   // Whether two views are the same elements in the same order.
   bool is_same_memory(const View& a, const View& b);
   int rope_table(ValueId positions, const RopeParams& rope, Expr rows);
-  // Heads of a projection as rows: [1, h, q, d] whose heads follow each other within a row.
-  Rows head_rows(View at, std::int64_t first_head, std::int64_t head_dim, std::int64_t heads);
+  // Heads of a projection [b, h, q, d] as rows of the first batch, in which its heads follow each other.
+  struct HeadRows {
+    Rows rows;
+    Expr batch_stride;
+  };
+  HeadRows head_rows(View at, std::int64_t first_head, std::int64_t head_dim, std::int64_t heads);
   void emit_heads(const Node& node);
   // A buffer [q][h][d] for a value of any shape over (h, q, d).
   Rows head_buffer(ValueId v, std::int64_t heads, std::int64_t head_dim, Expr rows);
@@ -83,7 +87,7 @@ class Scheduler {
   std::optional<BatchedMask> score_mask(const Node& node, Expr batch, Expr heads, Expr rows, Expr keys);
   // Layers share it.
   View mask_copy(const View& at);
-  // Attention over plain values, one step per batch.
+  // Attention over plain values.
   void emit_plain_attention(const Node& node);
   void emit_attention(const Node& node);
   // The query is a buffer made by head_buffer.

@@ -1,10 +1,12 @@
 // Attention over plain values in plans: batches, other value widths, rows that depend on every key.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "coreai/base/error.h"
 #include "coreai/ir/builder.h"
 #include "coreai/runtime/ai_model.h"
 
@@ -91,6 +93,14 @@ std::vector<double> run(const InferenceFunction& function, const NamedArrays& in
   std::vector<double> out(static_cast<std::size_t>(call.output(0).element_count()));
   read_as_f64(call.output(0), out);
   return out;
+}
+
+// Whether a call takes the step and does not run op by op.
+bool runs_attention(const InferenceFunction& function, const NamedArrays& inputs) {
+  Invocation call = function.make_invocation();
+  for (std::size_t i = 0; i < inputs.size(); ++i) call.set_input(i, inputs[i].second);
+  const std::vector<StepProfile> steps = call.profile();
+  return std::ranges::any_of(steps, [](const StepProfile& step) { return step.kernel == "attention"; });
 }
 
 InferenceFunction load(const Sizes& sizes, DType dtype, Precision precision, int threads = 2,
@@ -180,6 +190,78 @@ TEST(AttentionPlan, MasksAgreeWithTheBody) {
       const InferenceFunction body = load(s, dtype, Precision::kFaithful, 2, {"resolve", "recognize"});
       EXPECT_NE(body.plan_text({}, false).find("softmax"), std::string::npos);
       expect_near(run(body, inputs));
+    }
+  }
+}
+
+// A mask whose extents only a call gives may have one element for all of an axis.
+TEST(AttentionPlan, MasksOfUnknownExtentsBroadcastWhenACallIsMade) {
+  const Sizes base{2, 3, 19, 300, 16, 16};
+  using Extents = std::vector<std::int64_t>;
+  for (const std::vector<Extents>& masks : {std::vector<Extents>{{19, 300}, {1, 300}, {19, 1}, {1, 1}},
+                                            std::vector<Extents>{{2, 3, 19, 300}, {1, 3, 1, 300}, {2, 1, 19, 1}}}) {
+    Sizes s = base;
+    s.mask = Extents(masks[0].size(), kDynamic);
+    s.mask_dtype = DType::kF32;
+    const InferenceFunction fused = load(s, DType::kF32, Precision::kFaithful);
+    EXPECT_EQ(fused.execution_kind(), "compiled");
+    for (const Extents& mask : masks) {
+      SCOPED_TRACE(Shape(mask).to_string());
+      Sizes given = s;
+      given.mask = mask;
+      const NamedArrays inputs = inputs_of(given, s.queries, DType::kF32);
+      EXPECT_TRUE(runs_attention(fused, inputs));
+      const auto got = run(fused, inputs), wanted = run(load(given, DType::kF32, Precision::kStrict), inputs);
+      ASSERT_EQ(got.size(), wanted.size());
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 4e-6) << i;
+      EXPECT_EQ(run(load(s, DType::kF32, Precision::kFaithful, 1), inputs), got);
+    }
+    Sizes other = s;
+    other.mask = masks[0];
+    --other.mask[other.mask.size() - 2];
+    EXPECT_THROW(run(fused, inputs_of(other, s.queries, DType::kF32)), ShapeError);
+  }
+}
+
+// As many batches as a call has: one step, each batch the same bits as by itself.
+TEST(AttentionPlan, BatchesOfUnknownNumberAreOneStep) {
+  for (const std::int64_t queries : {std::int64_t{21}, std::int64_t{1}, kDynamic}) {
+    for (const bool masked : {false, true}) {
+      Sizes s{kDynamic, 3, queries, 70, 16, 24};
+      if (masked) s.mask = {kDynamic, 1, queries, 70};
+      const InferenceFunction fused = load(s, DType::kF32, Precision::kFaithful);
+      const std::string plan = fused.plan_text(std::vector<std::int64_t>(masked && queries == kDynamic ? 6
+                                                                         : masked                      ? 4
+                                                                         : queries == kDynamic         ? 4
+                                                                                                       : 3,
+                                                                         2),
+                                               false);
+      EXPECT_EQ(plan.find("softmax"), std::string::npos) << plan;
+      for (const std::int64_t batch : {1, 2, 5}) {
+        SCOPED_TRACE(std::to_string(queries) + " " + std::to_string(batch) + (masked ? " masked" : ""));
+        const std::int64_t rows = queries == kDynamic ? 13 : queries;
+        Sizes given = s;
+        given.batch = batch, given.queries = rows;
+        if (masked) given.mask = {batch, 1, rows, 70};
+        const NamedArrays inputs = inputs_of(given, rows, DType::kF32);
+        EXPECT_TRUE(runs_attention(fused, inputs));
+        const auto got = run(fused, inputs), wanted = run(load(given, DType::kF32, Precision::kStrict), inputs);
+        ASSERT_EQ(got.size(), wanted.size());
+        for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 4e-6) << i;
+        for (const int threads : {1, 3})
+          EXPECT_EQ(run(load(s, DType::kF32, Precision::kFaithful, threads), inputs), got);
+        EXPECT_EQ(run(load(given, DType::kF32, Precision::kFaithful), inputs), got);
+        NamedArrays first;
+        for (const auto& [name, array] : inputs) {
+          Shape shape = array.shape();
+          shape[0] = 1;
+          NDArray part(array.dtype(), shape);
+          std::ranges::copy(array.bytes().first(part.byte_size()), part.mutable_bytes().begin());
+          first.emplace_back(name, part);
+        }
+        const auto alone = run(fused, first);
+        EXPECT_TRUE(std::equal(alone.begin(), alone.end(), got.begin()));
+      }
     }
   }
 }

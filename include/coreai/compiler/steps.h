@@ -113,6 +113,10 @@ struct ScoreMask {
   int buffer = -1;
   Expr offset = 0, row_stride = 0, head_stride = 0;
 };
+// Several batches of one attention over plain values: their number and the elements from one to the next.
+struct AttentionBatches {
+  Expr count = 0, query = 0, keys = 0, values = 0, mask = 0, out = 0;
+};
 struct AttentionStep {
   Rows query, out;
   int key_state = -1, value_state = -1;
@@ -126,6 +130,7 @@ struct AttentionStep {
   std::int64_t window = 0;
   std::vector<float> sinks;
   std::optional<ScoreMask> mask;
+  std::optional<AttentionBatches> batches;
 };
 // Copies elements between two views of equal extents, converting the dtype of one buffer to that of the other.
 struct CopyStep {

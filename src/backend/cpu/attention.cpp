@@ -49,6 +49,7 @@ void check_attention(const AttentionArgs& args) {
   COREAI_INVARIANT(args.head_dim >= 1 && args.head_dim <= kAttentionMaxDim);
   COREAI_INVARIANT(args.value_dim >= 1 && args.value_dim <= kAttentionMaxDim);
   COREAI_INVARIANT(args.window >= 0);
+  COREAI_INVARIANT(args.batches >= 1 && (args.batches == 1 || args.keys == nullptr));
   if (args.keys == nullptr) {
     COREAI_INVARIANT(args.length == 0 || (args.strided.keys != nullptr && args.strided.values != nullptr));
     return;
@@ -61,6 +62,17 @@ void check_attention(const AttentionArgs& args) {
   COREAI_INVARIANT(args.layer >= 0 && args.layer < k.layers && args.layer < v.layers);
   COREAI_INVARIANT(k.kv_heads == args.kv_heads && v.kv_heads == args.kv_heads);
   COREAI_INVARIANT(k.head_dim == args.head_dim && v.head_dim == args.value_dim);
+}
+
+AttentionArgs attention_batch(const AttentionArgs& args, std::int64_t batch) {
+  AttentionArgs one = args;
+  one.batches = 1;
+  one.q += batch * args.batch_strides.q;
+  one.out += batch * args.batch_strides.out;
+  if (one.strided.keys != nullptr) one.strided.keys += batch * args.batch_strides.keys;
+  if (one.strided.values != nullptr) one.strided.values += batch * args.batch_strides.values;
+  if (one.mask != nullptr) one.mask += batch * args.batch_strides.mask;
+  return one;
 }
 
 AttentionPlan plan_attention(const AttentionArgs& args, int threads) {
@@ -76,7 +88,7 @@ AttentionPlan plan_attention(const AttentionArgs& args, int threads) {
   const std::int64_t tiles = ceil_div(args.queries, plan.queries_per_tile);
   const std::int64_t wanted = kChunksPerThread * threads;
   // A split call has small results, which a step can redo: so decode is split even within one block.
-  plan.split = threads > 1 && tiles == 1 && plan.blocks > 0 && units < wanted;
+  plan.split = threads > 1 && tiles == 1 && plan.blocks > 0 && units < wanted && args.batches == 1;
   if (plan.split) {
     plan.blocks_per_chunk = std::max<std::int64_t>(1, plan.blocks / std::max<std::int64_t>(1, wanted / units));
     plan.chunks = static_cast<int>(units * chunks_per_unit(plan));
@@ -86,7 +98,7 @@ AttentionPlan plan_attention(const AttentionArgs& args, int threads) {
   } else {
     // Few long tiles would leave threads without work at the end.
     while (plan.queries_per_tile > 4 &&
-           units * ceil_div(args.queries, plan.queries_per_tile) < (threads > 1 ? wanted : 1)) {
+           args.batches * units * ceil_div(args.queries, plan.queries_per_tile) < (threads > 1 ? wanted : 1)) {
       plan.queries_per_tile = ceil_div(plan.queries_per_tile, 2);
     }
     plan.chunks = static_cast<int>(units * ceil_div(args.queries, plan.queries_per_tile));

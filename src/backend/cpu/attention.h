@@ -22,6 +22,11 @@ struct StridedKv {
   std::int64_t value_position_stride = 0, value_head_stride = 0;
 };
 
+// Elements from one batch to the next.
+struct AttentionBatchStrides {
+  std::int64_t q = 0, out = 0, keys = 0, values = 0, mask = 0;
+};
+
 struct AttentionArgs {
   // f32 [queries, heads, head_dim], strides in elements.
   const float* q = nullptr;
@@ -46,13 +51,19 @@ struct AttentionArgs {
   const float* sinks = nullptr;  // one logit per head that takes weight and is dropped; may be null
   const float* mask = nullptr;   // added to the scaled scores: f32, strides below; may be null
   std::int64_t mask_row_stride = 0, mask_head_stride = 0;  // last dimension (positions) contiguous
+
+  // Several calls over arrays that differ in where they begin; all else is of each.
+  std::int64_t batches = 1;
+  AttentionBatchStrides batch_strides;
 };
+// One of them.
+AttentionArgs attention_batch(const AttentionArgs& args, std::int64_t batch);
 
 // How a call is cut. `split`: step 1 computes `chunks` partial results, step 2 joins them in `join_chunks` chunks;
 // otherwise step 1 writes the output itself and there is no step 2.
 struct AttentionPlan {
   bool split = false;
-  int chunks = 0;
+  int chunks = 0;  // of one batch; several batches are never split
   int join_chunks = 0;
   std::int64_t blocks = 0;            // blocks of 256 positions of the call
   std::int64_t blocks_per_chunk = 0;  // split

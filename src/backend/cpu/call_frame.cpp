@@ -406,6 +406,12 @@ void CallFrame::bind_attention(StepCall& call, const compiler::AttentionStep& st
   }
   a.layer = step.layer;
   a.queries = call.rows;
+  if (step.batches) {
+    const compiler::AttentionBatches& b = *step.batches;
+    a.batches = std::max<std::int64_t>(value(b.count), 1);
+    a.batch_strides = {value(b.query), value(b.out), value(b.keys), value(b.values), value(b.mask)};
+    a.queries /= a.batches;
+  }
   a.heads = step.heads;
   a.kv_heads = step.kv_heads;
   a.head_dim = step.head_dim;
@@ -496,6 +502,23 @@ std::size_t CallFrame::cut_linear(Phase& phase) const {
 }
 
 // Scratch bytes.
+std::size_t CallFrame::cut_attention(Phase& phase) const {
+  const StepCall& call = calls_[static_cast<std::size_t>(phase.step)];
+  const AttentionPlan& plan = call.attention_plan;
+  // Chunk after chunk of a batch, batches in turn; as many at a time as the pool's limit asks for.
+  const std::int64_t parts = plan.chunks * call.attention.batches;
+  phase.per_chunk = std::max<std::int64_t>((parts + ThreadPool::kMaxChunks - 1) / ThreadPool::kMaxChunks, 1);
+  phase.chunks = static_cast<int>((parts + phase.per_chunk - 1) / phase.per_chunk);
+  phase.redoable = plan.split;
+  std::size_t scratch = aligned64(plan.scratch_bytes);
+  for (int c = 0; plan.split && c < plan.chunks; ++c) {
+    scratch = std::max(
+        scratch, aligned64(plan.scratch_bytes) + attention_partial_of(call.attention, plan, c).count * sizeof(float));
+  }
+  return scratch;
+}
+
+// Scratch bytes.
 std::size_t CallFrame::cut_delta_rule(Phase& phase) const {
   const DeltaRuleArgs& a = calls_[static_cast<std::size_t>(phase.step)].delta;
   const std::int64_t units = delta_units(a);
@@ -565,17 +588,9 @@ void CallFrame::cut(Phase& phase) {
       phase.chunks = call.experts.chunks();
       scratch = call.experts.scratch_bytes();
       break;
-    case PhaseKind::kAttention: {
-      const AttentionPlan& plan = call.attention_plan;
-      phase.chunks = plan.chunks;
-      phase.redoable = plan.split;
-      scratch = aligned64(plan.scratch_bytes);
-      for (int c = 0; plan.split && c < plan.chunks; ++c) {
-        scratch = std::max(scratch, aligned64(plan.scratch_bytes) +
-                                        attention_partial_of(call.attention, plan, c).count * sizeof(float));
-      }
+    case PhaseKind::kAttention:
+      scratch = cut_attention(phase);
       break;
-    }
     case PhaseKind::kAttentionJoin: {
       const AttentionPlan& plan = call.attention_plan;
       phase.chunks = plan.split ? plan.join_chunks : 0;

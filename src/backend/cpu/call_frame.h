@@ -141,6 +141,7 @@ class CallFrame final : public StepProgram {
   static bool cut_by_rows(PhaseKind kind);
   void cut(Phase& phase);
   std::size_t cut_linear(Phase& phase) const;
+  std::size_t cut_attention(Phase& phase) const;
   std::size_t cut_delta_rule(Phase& phase) const;
 
   void embed(const StepCall& call, const compiler::EmbeddingStep& step, std::int64_t begin, std::int64_t end,

@@ -107,9 +107,15 @@ void CallFrame::compute(int step_index, int chunk, const Worker& worker) {
         auto* partial = reinterpret_cast<float*>(worker.scratch + aligned64(plan.scratch_bytes));
         return kernels.partial(a, plan, chunk, partial, worker.scratch);
       }
-      const AttentionRows r = attention_rows_of(a, plan, chunk);
-      float* out = a.out + r.first_query * a.out_row_stride + r.first_head * a.out_head_stride;
-      return kernels.rows(a, plan, chunk, out, a.out_row_stride, a.out_head_stride, worker.scratch);
+      const std::int64_t last = std::min(begin + phase.per_chunk, plan.chunks * a.batches);
+      for (std::int64_t i = begin; i < last; ++i) {
+        const AttentionArgs one = attention_batch(a, i / plan.chunks);
+        const int part = static_cast<int>(i % plan.chunks);
+        const AttentionRows r = attention_rows_of(one, plan, part);
+        float* out = one.out + r.first_query * a.out_row_stride + r.first_head * a.out_head_stride;
+        kernels.rows(one, plan, part, out, a.out_row_stride, a.out_head_stride, worker.scratch);
+      }
+      return;
     }
     case PhaseKind::kAttentionJoin: {
       const AttentionRows r = attention_rows_of(call.attention, call.attention_plan, chunk);
