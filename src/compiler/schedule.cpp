@@ -24,6 +24,7 @@ Plan Scheduler::run() {
   }
   if (g_.plain_states) place_states();
   for (const NodeId id : g_.order()) emit(g_.node(id));
+  composite_symbol_.clear();
   emit_outputs();
   if (g_.plain_states) write_whole_states();
   plan_.states.resize(g_.state_initial.size());
@@ -124,9 +125,8 @@ View Scheduler::constant_buffer(ValueId v) {
 }
 
 View Scheduler::contiguous_copy(const View& from, DType dtype) {
-  if (from.extents.size() > kMaxCopyRank) throw NotPlannable{"a copy of a rank above 16"};
-  Expr n = g_.exprs.constant(1);
-  for (Expr e : from.extents) n = g_.exprs.mul(n, e);
+  if (from.extents.size() > kMaxCopyRank) throw NotPlannable{"a copy of a rank above 16", composite_symbol_};
+  const Expr n = g_.exprs.product(from.extents);
   const View to = contiguous_view(g_.exprs, new_buffer(Buffer::Kind::kArena, dtype, n), from.extents);
   add_step(CopyStep{from, to}, "copy", n);
   return to;
@@ -181,6 +181,7 @@ void Scheduler::add_step(StepBody body, std::string name, Expr rows) {
 // ---- nodes ----
 
 void Scheduler::emit(const Node& node) {
+  composite_symbol_ = node.composite_symbol;
   switch (node.kind) {
     case NodeKind::kEmbedding:
       return emit_embedding(node);

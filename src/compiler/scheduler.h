@@ -125,6 +125,7 @@ class Scheduler {
   std::vector<RopeTable> tables_;
   std::vector<std::pair<View, View>> mask_copies_;
   std::set<int> keys_, values_;
+  std::string composite_symbol_;  // of the node that is emitted
 };
 
 }  // namespace coreai::compiler

@@ -194,14 +194,15 @@ class CompiledExecutor final : public FunctionExecutor {
 
   void make_outputs(CompiledWorkspace& w, const RunRequest& request) const {
     for (std::size_t i = 0; i < request.outputs.size(); ++i) {
-      Shape shape;
-      std::int64_t dims[Shape::kInlineRank] = {};
       const auto& extents = plan().output_shapes[i];
-      COREAI_INVARIANT(extents.size() <= Shape::kInlineRank);
+      // A call allocates nothing for the ranks that a shape holds in itself.
+      std::int64_t few[Shape::kInlineRank] = {};
+      std::vector<std::int64_t> many(extents.size() > Shape::kInlineRank ? extents.size() : 0);
+      std::int64_t* const dims = many.empty() ? few : many.data();
       for (std::size_t d = 0; d < extents.size(); ++d) dims[d] = w.values[static_cast<std::size_t>(extents[d])];
       const int axis = plan().output_row_axis[i];
       if (axis >= 0 && request.last_rows[i] >= 0) dims[axis] = std::min(dims[axis], request.last_rows[i]);
-      shape = Shape(std::span<const std::int64_t>(dims, extents.size()));
+      const Shape shape(std::span<const std::int64_t>(dims, extents.size()));
       const DType dtype = descriptor_.outputs[i].dtype;
       const std::size_t bytes = dtype_bytes(dtype, static_cast<std::uint64_t>(shape.element_count()));
       auto& storage = w.output_storage[i];

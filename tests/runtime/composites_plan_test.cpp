@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "coreai/base/error.h"
@@ -287,6 +288,61 @@ TEST(Composites, OfConstantsAreComputedAsWell) {
     ASSERT_EQ(got.size(), wanted.size());
     for (std::size_t i = 0; i < got.size(); ++i)
       ASSERT_NEAR(got[i], wanted[i], 8e-6 * std::max(1.0, std::fabs(wanted[i])));
+  }
+}
+
+// More axes than a copy takes.
+TEST(Composites, OfManyAxesRunByTheirBody) {
+  for (const std::size_t rank : {14u, 15u, 20u}) {
+    const auto module_of = [&] {
+      auto module = std::make_unique<ir::Module>();
+      ir::Builder b(*module);
+      ir::Context& context = b.context();
+      std::vector<std::int64_t> in(rank - 3, 1), split = in, turned = in, out = in;
+      in.insert(in.end(), {8, 3, 5}), split.insert(split.end(), {2, 2, 2, 3, 5});
+      turned.insert(turned.end(), {2, 3, 2, 5, 2}), out.insert(out.end(), {2, 6, 10});
+      const auto of = [&](const std::vector<std::int64_t>& dims) {
+        return context.tensor_type(DType::kF32, Shape(dims));
+      };
+      const auto list = [&](const std::vector<std::int64_t>& values) {
+        return b.constant_u32({values.begin(), values.end()});
+      };
+      std::vector<std::int64_t> order(rank - 3);
+      std::iota(order.begin(), order.end(), 0);
+      for (const std::int64_t place : {0, 3, 1, 4, 2}) order.push_back(std::ssize(in) - 3 + place);
+      ir::GraphSpec spec;
+      spec.name = "body";
+      spec.inputs = {{"input", of(in), ""}};
+      spec.outputs = {{"output", of(out), ""}};
+      spec.is_private = spec.no_inline = true;
+      spec.composite =
+          ir::CompositeDecl{"pixel_shuffle",
+                            {"input"},
+                            {"output"},
+                            {{"version", context.integer_attr(1)}, {"upscale_factor", context.integer_attr(2)}}};
+      const ir::Graph callee = b.begin_graph(spec);
+      V y = b.op1(OpCode::kReshape, {callee.body().arguments[0], list(split)}, of(split));
+      y = b.op1(OpCode::kTranspose, {y, list(order)}, of(turned));
+      b.end_graph({b.op1(OpCode::kReshape, {y, list(out)}, of(out))});
+      spec.name = "main";
+      spec.composite.reset();
+      spec.is_private = spec.no_inline = false;
+      const V x = b.begin_graph(spec).body().arguments[0];
+      b.end_graph({b.invoke(callee, {x})[0]});
+      return module;
+    };
+    std::vector<std::vector<double>> results;
+    for (const Precision precision : {Precision::kFaithful, Precision::kStrict}) {
+      const InferenceFunction function = test::load_program(module_of(), {}, 2, precision);
+      std::vector<std::int64_t> dims(rank - 3, 1);
+      dims.insert(dims.end(), {8, 3, 5});
+      Invocation call = function.make_invocation();
+      call.set_input(0, Program::random(DType::kF32, Shape(dims), 7, false));
+      call.run();
+      results.emplace_back(static_cast<std::size_t>(call.output(0).element_count()));
+      read_as_f64(call.output(0), results.back());
+    }
+    EXPECT_EQ(results[0], results[1]) << rank;
   }
 }
 
