@@ -18,7 +18,10 @@ int row_axis(const Plan& plan, std::size_t output) {
 // Whether a step computes each of its rows from the same row of its inputs (and from states).
 bool row_wise(const Plan& plan, const Step& step, Expr rows) {
   if (step.rows != rows) return false;
-  if (std::holds_alternative<NormStep>(step.body) || std::holds_alternative<LinearStep>(step.body)) return true;
+  if (std::holds_alternative<NormStep>(step.body) || std::holds_alternative<LinearStep>(step.body) ||
+      std::holds_alternative<RowwiseStep>(step.body)) {
+    return true;
+  }
   if (const auto* attention = std::get_if<AttentionStep>(&step.body)) return !attention->batches;
   if (const auto* norm = std::get_if<LayerNormStep>(&step.body)) return norm->period == 1;
   const auto* copy = std::get_if<CopyStep>(&step.body);

@@ -291,6 +291,28 @@ TEST(Composites, OfConstantsAreComputedAsWell) {
   }
 }
 
+// The last rows of a result are the last of all rows, and only they are computed.
+TEST(Composites, LastRowsAreTheLastRows) {
+  for (Form form : {rows("log_softmax", "log_softmax", {1, kDynamic, 300}, {1, 23, 300}, {-1}),
+                    rows("log_softmax_f16", "log_softmax", {kDynamic, 40}, {23, 40}, {-1}, DType::kF16),
+                    rows("norm", "linalg_vector_norm", {1, kDynamic, 40}, {1, 23, 40}, {-1})}) {
+    SCOPED_TRACE(form.name);
+    const InferenceFunction function = load(form);
+    EXPECT_THAT(function.plan_text(std::vector<std::int64_t>{23}, true), HasSubstr("\"last_rows\": true"));
+    const std::vector<double> all = run(function, form);
+    for (const std::int64_t wanted : {0, 1, 9, 23}) {
+      Invocation call = function.make_invocation();
+      call.set_input(0, Program::random(form.dtype, form.extents, 7, false));
+      call.set_last_rows(0, wanted);
+      call.run();
+      std::vector<double> some(static_cast<std::size_t>(call.output(0).element_count()));
+      read_as_f64(call.output(0), some);
+      ASSERT_EQ(some.size(), all.size() / 23 * static_cast<std::size_t>(wanted));
+      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.end() - std::ssize(some)));
+    }
+  }
+}
+
 // More axes than a copy takes.
 TEST(Composites, OfManyAxesRunByTheirBody) {
   for (const std::size_t rank : {14u, 15u, 20u}) {
