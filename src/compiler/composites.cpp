@@ -350,11 +350,11 @@ void fold_channel_scales(Graph& g) {
     if (convolution == kNoNode) continue;
     const auto& weight = g.value(g.node(convolution).inputs[1]).constant;
     if (!weight || weight->dtype() != DType::kF32 || weight->shape()[0] != std::ssize(scale)) continue;
-    std::vector<double> scaled = wide(*weight);
-    const std::size_t each = scaled.size() / scale.size();
-    for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= scale[i / each];
     NDArray array(DType::kF32, weight->shape());
-    write_from_f64(array, scaled);
+    const std::span<const float> from_weight = weight->values<float>();
+    const std::span<float> scaled = array.mutable_values<float>();
+    const std::size_t each = scaled.size() / scale.size();
+    for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] = static_cast<float>(from_weight[i] * scale[i / each]);
     const ValueId v = g.new_value(DType::kF32, g.value(g.node(convolution).inputs[1]).shape);
     g.value(v).constant = std::move(array);
     g.node(convolution).inputs[1] = v;
