@@ -30,21 +30,11 @@ namespace {
 
 using ir::OpCode;
 
-// Blocks of columns that no kernel reads as digits: the weight is packed as floats, and folded it is what the operation
-// gives, rounding included.
-bool has_odd_blocks(const Graph& g, const Node& node) {
-  constexpr std::int64_t kLeastBlock = 16;
-  const Shape data = g.declared_shape(node.inputs[0]), scale = g.declared_shape(node.inputs[1]);
-  if (data.rank() != 2 || scale.rank() != 2 || scale[1] <= 1) return false;
-  return data[1] % scale[1] == 0 && data[1] / scale[1] % kLeastBlock != 0;
-}
-
-// Other dequantisations, transposes of matrices and widening casts stay: form_linear_layers reads the weight behind
-// them as the file stores it.
+// Dequantisations, transposes of matrices and widening casts stay: form_linear_layers reads the weight behind them as
+// the file stores it.
 bool stays_a_weight(const Graph& g, const Node& node) {
   switch (node.code) {
     case OpCode::kBlockwiseShiftScale:
-      return !has_odd_blocks(g, node);
     case OpCode::kDequantize:
     case OpCode::kLutToDense:
       return true;

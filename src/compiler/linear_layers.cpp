@@ -85,9 +85,12 @@ std::optional<WeightSource> dequantised(const Graph& g, const Node& node) {
   const auto scale = stored_constant(g, node.inputs[1]);
   const auto zero = stored_constant(g, node.inputs[2]);
   const auto offset = stored_constant(g, node.inputs[3]);
-  if (!data || !scale || !zero || !offset || data->shape().rank() != 2 || scale->shape().rank() != 2)
+  if (!data || !scale || !zero || !offset || data->shape().rank() != 2 || scale->shape().rank() != 2 ||
+      !is_working_float(g.value(node.outputs[0]).dtype))
     return std::nullopt;
-  return dequantised(*data, *scale, *zero, *offset);
+  auto w = dequantised(*data, *scale, *zero, *offset);
+  if (w) w->rounded = g.value(node.outputs[0]).dtype;
+  return w;
 }
 
 // Whether a value is transpose(input, [1, 0]); then its input.
@@ -163,7 +166,10 @@ std::vector<WeightSource> quantised_stack(const Graph& g, const Node& node) {
   };
   const std::int64_t experts = data->shape()[1];
   auto whole = dequantised(flat(*data), flat(*scale), flat(*zero), flat(*offset));
-  if (!whole || data->shape()[0] != 1 || data->shape()[2] % scale->shape()[2]) return {};
+  if (!whole || data->shape()[0] != 1 || data->shape()[2] % scale->shape()[2] ||
+      !is_working_float(g.value(node.outputs[0]).dtype))
+    return {};
+  whole->rounded = g.value(node.outputs[0]).dtype;
   std::vector<WeightSource> out(static_cast<std::size_t>(experts), *whole);
   for (std::int64_t e = 0; e < experts; ++e) {
     WeightSource& w = out[static_cast<std::size_t>(e)];

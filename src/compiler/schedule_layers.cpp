@@ -19,8 +19,8 @@ bool is_same_array(const std::optional<NDArray>& a, const std::optional<NDArray>
 // Large data is one array or two, not compared; the little beside it may have been made twice.
 bool is_same_weight(const WeightSource& a, const WeightSource& b) {
   return a.data.bytes().data() == b.data.bytes().data() && a.data.dtype() == b.data.dtype() &&
-         a.data.shape() == b.data.shape() && a.transposed == b.transposed && a.first_row == b.first_row &&
-         a.rows == b.rows && a.columns == b.columns && is_same_array(a.scale, b.scale) &&
+         a.data.shape() == b.data.shape() && a.transposed == b.transposed && a.rounded == b.rounded &&
+         a.first_row == b.first_row && a.rows == b.rows && a.columns == b.columns && is_same_array(a.scale, b.scale) &&
          is_same_array(a.zero, b.zero) && is_same_array(a.offset, b.offset) && is_same_array(a.table, b.table);
 }
 }  // namespace

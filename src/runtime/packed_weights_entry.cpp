@@ -10,7 +10,7 @@ namespace coreai::detail {
 namespace {
 
 // Raise it with every change of the packed bytes or of the matrices that a plan packs.
-constexpr int kPackedVersion = 6;
+constexpr int kPackedVersion = 7;
 
 // Packed bytes are the same for every CPU level; passes decide which matrices a plan joins.
 std::string key_of(const ExecutionResources& resources, const std::string& function,

@@ -89,5 +89,54 @@ TEST(SharedWeight, OtherScalesOrOffsetsAreAnotherWeight) {
   EXPECT_EQ(expect_as_strict([&] { return difference(small, small, none, none); }), 0.0f);
 }
 
+// Blocks of columns that no kernel reads as digits: packed as what the operation gives, rounded to its type, whatever
+// the number of elements.
+TEST(SharedWeight, BlocksThatAreNoDigitsAreRoundedAsTheOperationRounds) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (const std::int64_t outputs : {std::int64_t{32}, std::int64_t{512}}) {
+      SCOPED_TRACE(std::string(dtype_name(dtype)) + std::to_string(outputs));
+      const auto build = [&] {
+        auto module = std::make_unique<ir::Module>();
+        ir::Builder b(*module);
+        const auto type = [&](DType d, const Shape& shape) { return b.context().tensor_type(d, shape); };
+        ir::GraphSpec spec;
+        spec.name = "main";
+        spec.inputs = {{"x", type(DType::kF32, {2, 256}), ""}};
+        spec.outputs = {{"y", type(DType::kF32, {2, outputs}), ""}};
+        ir::Value* x = b.begin_graph(spec).body().arguments[0];
+        const NDArray data = filled(DType::kSI8, {outputs, 256},
+                                    [](std::int64_t i) { return static_cast<double>((i * 37) % 101 - 50); });
+        const NDArray scale =
+            filled(dtype, {outputs, 32}, [](std::int64_t i) { return 0.01 + 1e-5 * static_cast<double>(i % 977); });
+        ir::Value* weight = b.op1(OpCode::kBlockwiseShiftScale,
+                                  {b.constant(data), b.constant(scale), b.splat(DType::kSI8, {outputs, 32}, 0),
+                                   b.splat(dtype, {outputs, 32}, 0)},
+                                  type(dtype, {outputs, 256}));
+        weight = b.op1(OpCode::kCast, {weight}, type(DType::kF32, {outputs, 256}));
+        weight = b.op1(OpCode::kTranspose, {weight, b.constant_u32({1, 0})}, type(DType::kF32, {256, outputs}));
+        b.end_graph({b.op1(OpCode::kBroadcastingBatchMatmul, {x, weight}, type(DType::kF32, {2, outputs}))});
+        return module;
+      };
+      std::vector<std::vector<float>> results;
+      for (const Precision precision : {Precision::kFaithful, Precision::kStrict}) {
+        SpecializationOptions options;
+        options.precision = precision;
+        options.use_cache = false;
+        const InferenceFunction function = AIModel::from_module(build(), options).load_function();
+        Invocation call = function.make_invocation();
+        call.set_input(0,
+                       filled(DType::kF32, {2, 256}, [](std::int64_t i) { return std::sin(static_cast<double>(i)); }));
+        call.run();
+        const auto values = call.output(0).values<float>();
+        results.emplace_back(values.begin(), values.end());
+        if (precision == Precision::kFaithful) {
+          EXPECT_NE(function.plan_text({}, false).find("linear"), std::string::npos);
+        }
+      }
+      for (std::size_t i = 0; i < results[0].size(); ++i) ASSERT_NEAR(results[0][i], results[1][i], 2e-5) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace coreai

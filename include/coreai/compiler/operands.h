@@ -17,8 +17,9 @@ struct WeightSource {
   NDArray data;
   std::optional<NDArray> scale, zero, offset;  // [data rows / row block, columns / column block]
   std::optional<NDArray>
-      table;                // palettes [data rows / row block, columns / column block, entries]: value = entry data
-  bool transposed = false;  // plain float data stored [columns, rows]
+      table;                    // palettes [data rows / row block, columns / column block, entries]: value = entry data
+  DType rounded = DType::kF32;  // of the values that the operation gives; integers that are read as digits keep f32
+  bool transposed = false;      // plain float data stored [columns, rows]
   std::int64_t first_row = 0, rows = 0, columns = 0;
 };
 

@@ -15,9 +15,10 @@
 
 namespace coreai::cpu {
 
-inline constexpr std::int64_t kPanelRows = 32;     // outputs of one panel
-inline constexpr std::int64_t kDigitBlock = 32;    // columns that share an activation scale
-inline constexpr std::size_t kPackAlignment = 64;  // of packed matrices and of activation rows
+inline constexpr std::int64_t kPanelRows = 32;          // outputs of one panel
+inline constexpr std::int64_t kDigitBlock = 32;         // columns that share an activation scale
+inline constexpr std::int64_t kLeastIntegerBlock = 16;  // scales of fewer columns: the weight is packed as floats
+inline constexpr std::size_t kPackAlignment = 64;       // of packed matrices and of activation rows
 
 // A matrix W[n, k] (n outputs, k inputs), value = scale * (data - offset1) + offset2, evaluated in f32.
 // Spans need no alignment. Scales and offsets are row-major [n / rows_per_scale, k / block].
@@ -35,6 +36,7 @@ struct MatrixSource {
   std::span<const std::byte> offset1 = {};  // of the data's dtype and packing; empty: zero
   DType offset2_dtype = DType::kF32;        // f16, bf16 or f32
   std::span<const std::byte> offset2 = {};  // empty: zero
+  DType rounded = DType::kF32;  // f16, bf16 or f32: of the values where no kernel reads the data as integers
 
   // Palettes instead of scales: value = table[row / table_rows, column / table_columns, data] of unsigned data.
   std::span<const std::byte> table = {};

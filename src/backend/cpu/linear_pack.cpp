@@ -63,9 +63,16 @@ bool has_one_zero(const MatrixSource& s, std::int32_t zero) {
   return true;
 }
 
-// What a source without scales is made of.
+// The type of a source's values.
 DType value_dtype(const MatrixSource& s) {
+  if (s.block != 0) return s.rounded;
   return s.table.empty() ? s.dtype : s.table_dtype;
+}
+
+float rounded_to(DType dtype, float value) {
+  if (dtype == DType::kF16) return f16_to_f32(f32_to_f16(value));
+  if (dtype == DType::kBF16) return bf16_to_f32(f32_to_bf16(value));
+  return value;
 }
 
 struct ScaleOffset {
@@ -111,27 +118,25 @@ PackPlan::PackPlan(std::vector<MatrixSource> sources, PackOptions options)
 
 void PackPlan::choose_kind() {
   bool all_integer = true;
-  bool all_plain_float = true;
   int bits = 0;
   std::int64_t block = 0;  // 0 is the neutral element of gcd
   for (const MatrixSource& s : sources_) {
     all_integer = all_integer && is_integer(s.dtype) && s.table.empty();
-    all_plain_float = all_plain_float && is_float(value_dtype(s)) && s.block == 0;
     bits = std::max(bits, dtype_bits(s.dtype));
     // One scale for all columns: the padding may belong to it too.
     block = std::gcd(block, s.block == 0 || s.block == s.k ? round_up(k_, kDigitBlock) : s.block);
   }
-  if (all_integer && block % 16 == 0) {
+  if (all_integer && block % kLeastIntegerBlock == 0) {
     kind_ = bits <= 4 ? WeightKind::kU4 : WeightKind::kU8;
-    block_ = block % kDigitBlock == 0 ? kDigitBlock : 16;
+    block_ = block % kDigitBlock == 0 ? kDigitBlock : kLeastIntegerBlock;
     group_ = block / block_;
     return;
   }
   const DType dtype = value_dtype(sources_.front());
   const bool same = std::ranges::all_of(sources_, [&](const MatrixSource& s) { return value_dtype(s) == dtype; });
   kind_ = WeightKind::kF32;
-  if (all_plain_float && same && dtype == DType::kF16) kind_ = WeightKind::kF16;
-  if (all_plain_float && same && dtype == DType::kBF16) kind_ = WeightKind::kBF16;
+  if (same && dtype == DType::kF16) kind_ = WeightKind::kF16;
+  if (same && dtype == DType::kBF16) kind_ = WeightKind::kBF16;
 }
 
 void PackPlan::choose_layout() {
@@ -268,14 +273,18 @@ void PackPlan::pack_float_panel(std::byte* out, std::int64_t panel, std::span<st
   for (std::int64_t r = 0; r < kPanelRows; ++r) {
     const std::int64_t row = source_row(panel, r);
     const Located at = row < 0 ? Located{nullptr, 0} : locate(row);
-    if (wide && at.source != nullptr) dequantize_row(*at.source, at.row, values);
+    const bool computed = at.source != nullptr && (wide || at.source->block != 0);
+    if (computed) dequantize_row(*at.source, at.row, values);
+    for (std::int64_t c = 0; computed && c < k_; ++c) values[c] = rounded_to(at.source->rounded, values[c]);
     for (std::int64_t c = 0; c < k_; ++c) {
       if (wide) {
         store_float(out, false, c * kPanelRows + r, at.source == nullptr ? 0.0f : values[c]);
         continue;
       }
       std::uint16_t bits = 0;
-      if (at.source != nullptr) {
+      if (computed) {
+        bits = kind_ == WeightKind::kF16 ? f32_to_f16(values[c]) : f32_to_bf16(values[c]);
+      } else if (at.source != nullptr) {
         const MatrixSource& s = *at.source;
         const std::int64_t i = s.transposed ? c * s.n + at.row : at.row * s.k + c;
         const std::byte* from =
@@ -324,7 +333,7 @@ PackedMatrix PackedMatrix::view(std::span<const std::byte> bytes, std::string_vi
   if (result.gate_up_ && h.n % 2 != 0) malformed(fmt::format("gate and up matrix of {} rows", h.n), 16);
   std::uint64_t expected = 0;
   if (is_integer_kind(result.kind_)) {
-    if ((h.block != 16 && h.block != 32) || h.group <= 0 || h.zero < 0 || h.zero > 255) {
+    if ((h.block != kLeastIntegerBlock && h.block != kDigitBlock) || h.group <= 0 || h.zero < 0 || h.zero > 255) {
       malformed(fmt::format("packed matrix with blocks of {}, groups of {}, zero {}", h.block, h.group, h.zero), 32);
     }
     const std::int64_t blocks = round_up(h.k, kDigitBlock) / h.block;

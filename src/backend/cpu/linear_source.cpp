@@ -83,6 +83,7 @@ void check_source(const MatrixSource& s) {
   if (s.rows_per_scale <= 0 || s.n % s.rows_per_scale != 0) {
     refuse(fmt::format("{} rows per scale do not divide n = {}", s.rows_per_scale, s.n));
   }
+  if (!is_weight_float(s.rounded)) refuse(fmt::format("values rounded to {}", dtype_name(s.rounded)));
   if (!is_weight_float(s.scale_dtype)) refuse(fmt::format("scales of {}", dtype_name(s.scale_dtype)));
   const std::int64_t scales = s.n / s.rows_per_scale * (s.k / s.block);
   check_span(s.scale, s.scale_dtype, scales, "scale");

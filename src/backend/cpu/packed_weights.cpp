@@ -60,6 +60,7 @@ MatrixSource matrix_source(const compiler::WeightSource& w) {
   s.rows_per_scale = s.n / w.scale->shape()[0];
   s.scale_dtype = w.scale->dtype();
   s.scale = w.scale->bytes();
+  s.rounded = w.rounded;
   if (w.zero) s.offset1 = w.zero->bytes();
   if (w.offset) {
     s.offset2_dtype = w.offset->dtype();
