@@ -29,6 +29,7 @@ struct Form {
   std::int64_t layers = 1;
   bool old_content = false;  // the state before the call is an output too
   Prepares prepares = Prepares::kNormBefore;
+  bool from_old = false;  // every layer's part is of the content before the call, read after the others' updates
 };
 
 // states[layer] and y = rule(q, k, v, g, beta, states[layer]) per layer; each takes the output of the one before as v.
@@ -68,7 +69,7 @@ class Program {
       const V end = i32({layer + 1, f_.batch, f_.heads, f_.key_dim, f_.value_dim});
       Shape one = all;
       one[0] = 1;
-      V part = op(OpCode::kSlice, {content, begin, end, ones}, one);
+      V part = op(OpCode::kSlice, {f_.from_old ? before : content, begin, end, ones}, one);
       part = op(OpCode::kReshape, {part, u32(state)}, state);
       const auto next = b_.invoke(rule, {in[0], in[1], value, in[3], in[4], part});
       y = next[0];
@@ -184,7 +185,7 @@ std::vector<double> elements(const NDArray& a) {
 
 // Tokens [first, first + form.tokens) of a sequence.
 Result run(const InferenceFunction& function, const Form& form, State& state, std::int64_t first = 0) {
-  constexpr std::int64_t kSequence = 16;
+  constexpr std::int64_t kSequence = 20;
   Invocation call = function.make_invocation();
   for (std::size_t i = 0; i < 5; ++i) {
     const std::int64_t width = i < 2 ? form.key_dim : i == 2 ? form.value_dim : 1;
@@ -269,6 +270,18 @@ TEST(DeltaRule, OtherBodiesAreNotTaken) {
     const Result got = run_twice(function, form), strict = run_twice(load(form, {}, 1, Precision::kStrict), form);
     expect_near(got.y, strict.y, 8e-6);
     expect_near(got.state, strict.state, 8e-6);
+  }
+}
+
+// Heads that several chunks share, and chunks of several heads: the same bits.
+TEST(DeltaRule, ThreadsCutHeadsAndJoinThem) {
+  for (const Form& form : {Form{"few", 1, 1, 9, 16, 300}, Form{"many", 1, 40, 2, 8, 70}}) {
+    const Result one = run_twice(load(form, {}, 1), form);
+    for (const int threads : {2, 3, 5}) {
+      const Result got = run_twice(load(form, {}, threads), form);
+      EXPECT_EQ(got.y, one.y) << form.name << threads;
+      EXPECT_EQ(got.state, one.state) << form.name << threads;
+    }
   }
 }
 

@@ -524,7 +524,7 @@ std::size_t CallFrame::cut_delta_rule(Phase& phase) const {
   const std::int64_t units = delta_units(a);
   const std::int64_t wanted = executable_.threads == 1 ? 1 : executable_.threads * kDeltaChunksPerThread;
   const std::int64_t most = std::min<std::int64_t>(wanted, ThreadPool::kMaxChunks);
-  phase.per_chunk = std::max<std::int64_t>((units + most - 1) / most, 1);
+  phase.per_chunk = delta_units_per_chunk(a, most);
   phase.chunks = static_cast<int>((units + phase.per_chunk - 1) / phase.per_chunk);
   return delta_scratch_bytes(a);
 }

@@ -42,11 +42,15 @@ struct DeltaRuleArgs {
 
 // Columns of a state that are carried through all tokens at once.
 inline constexpr std::int64_t kDeltaColumns = 32;
+// Tokens whose query, key and decay are prepared together: they and the columns of a state fit into the first cache.
+inline constexpr std::int64_t kDeltaTokens = 8;
 std::int64_t delta_units(const DeltaRuleArgs& args);
+// Units of a chunk when about `chunks` are wanted: whole heads where there are enough, which prepare their tokens once.
+std::int64_t delta_units_per_chunk(const DeltaRuleArgs& args, std::int64_t chunks);
 // Of a thread inside a kernel.
 std::size_t delta_scratch_bytes(const DeltaRuleArgs& args);
 
-// Units [begin, end) of delta_units(): all tokens of as many blocks of columns.
+// Units [begin, end) of delta_units(): all tokens of as many blocks of columns, the blocks of a head in a row.
 using DeltaRuleKernel = void (*)(const DeltaRuleArgs& args, std::int64_t begin, std::int64_t end, float* scratch);
 
 }  // namespace coreai::cpu

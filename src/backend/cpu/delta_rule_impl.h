@@ -10,15 +10,7 @@ namespace {
 
 // x / sqrt(sum x^2 + eps) * scale, or x * scale.
 void delta_vector(const DeltaRuleArgs& a, const float* x, float scale, float* out) {
-  V factor = splat(1.0f);
-  if (a.normalise) {
-    V16 squares = splat16(0.0f);
-    each_part(a.key_dim, [&](int k, std::int64_t i, int n) {
-      const V s = load_part(x + i, n);
-      squares.part[k] = fma(s, s, squares.part[k]);
-    });
-    factor = splat(1.0f / square_root(sum16(squares) + a.eps));
-  }
+  const V factor = splat(a.normalise ? 1.0f / square_root(sum_of_squares(x, a.key_dim) + a.eps) : 1.0f);
   each_part(a.key_dim,
             [&](int, std::int64_t i, int n) { store_part(out + i, load_part(x + i, n) * factor * splat(scale), n); });
 }
@@ -53,42 +45,91 @@ inline void delta_token(float* state, std::int64_t key_dim, const float* query, 
   value = out;
 }
 
+// Columns [column, + columns) of a head.
+struct DeltaColumns {
+  std::int64_t batch, head, column, columns;
+  template <typename States>
+  auto* row(const States& states, std::int64_t i, std::int64_t value_dim) const {
+    const std::int64_t element = batch * states.batch_stride + head * states.head_stride + i * value_dim + column;
+    return states.data + element * (states.dtype == DType::kF32 ? 4 : 2);
+  }
+  int lanes(int part) const {
+    const std::int64_t left = columns - part * V::kLanes;
+    return static_cast<int>(left < 0 ? 0 : left < V::kLanes ? left : V::kLanes);
+  }
+};
+
+inline DeltaColumns delta_columns(const DeltaRuleArgs& a, std::int64_t head, std::int64_t block) {
+  const std::int64_t column = block * kDeltaColumns, left = a.value_dim - column;
+  return {head / a.heads, head % a.heads, column, left < kDeltaColumns ? left : kDeltaColumns};
+}
+
+// What the tokens of a tile have in common for all columns.
+struct DeltaTile {
+  float *query, *key, *decay;
+};
+
+void delta_prepare(const DeltaRuleArgs& a, std::int64_t head, std::int64_t first, std::int64_t count,
+                   const DeltaTile& tile) {
+  const std::int64_t batch = head / a.heads, h = head % a.heads;
+  for (std::int64_t t = 0; t < count; ++t) {
+    delta_vector(a, a.query.at(batch, h, first + t), a.scale, tile.query + t * a.key_dim);
+    delta_vector(a, a.key.at(batch, h, first + t), 1.0f, tile.key + t * a.key_dim);
+    tile.decay[t] = std::exp(*a.decay.at(batch, h, first + t));
+  }
+}
+
+void delta_tile(const DeltaRuleArgs& a, const DeltaColumns& at, std::int64_t first, std::int64_t count,
+                const DeltaTile& tile, float* state) {
+  for (std::int64_t t = 0; t < count; ++t) {
+    const float* value = a.value.at(at.batch, at.head, first + t) + at.column;
+    DeltaBlock block;
+    for (int p = 0; p < kDeltaParts; ++p)
+      block.part[p] = at.lanes(p) ? load_part(value + p * V::kLanes, at.lanes(p)) : zero();
+    delta_token(state, a.key_dim, tile.query + t * a.key_dim, tile.key + t * a.key_dim, tile.decay[t],
+                *a.beta.at(at.batch, at.head, first + t), block);
+    float* out = a.out.at(at.batch, at.head, first + t) + at.column;
+    for (int p = 0; p < kDeltaParts; ++p) {
+      if (at.lanes(p)) store_part(out + p * V::kLanes, block.part[p], at.lanes(p));
+    }
+  }
+}
+
+// Blocks [begin, end) of a head, tile after tile of tokens: what a tile prepares serves all of them.
+void delta_head(const DeltaRuleArgs& a, std::int64_t head, std::int64_t begin, std::int64_t end, float* scratch) {
+  const std::int64_t state_size = a.key_dim * kDeltaColumns;
+  float* const query = scratch + (end - begin) * state_size;
+  const DeltaTile tile{query, query + kDeltaTokens * a.key_dim, query + 2 * kDeltaTokens * a.key_dim};
+  for (std::int64_t b = begin; b < end; ++b) {
+    const DeltaColumns at = delta_columns(a, head, b);
+    for (std::int64_t i = 0; i < a.key_dim; ++i) {
+      float* to = scratch + (b - begin) * state_size + i * kDeltaColumns;
+      for (std::int64_t c = at.columns; c < kDeltaColumns; ++c) to[c] = 0.0f;
+      to_f32_kernel(a.state_in.dtype, at.row(a.state_in, i, a.value_dim), to, at.columns);
+    }
+  }
+  for (std::int64_t t = 0; t < a.tokens; t += kDeltaTokens) {
+    const std::int64_t count = a.tokens - t < kDeltaTokens ? a.tokens - t : kDeltaTokens;
+    delta_prepare(a, head, t, count, tile);
+    for (std::int64_t b = begin; b < end; ++b)
+      delta_tile(a, delta_columns(a, head, b), t, count, tile, scratch + (b - begin) * state_size);
+  }
+  for (std::int64_t b = begin; b < end; ++b) {
+    const DeltaColumns at = delta_columns(a, head, b);
+    for (std::int64_t i = 0; i < a.key_dim; ++i) {
+      from_f32_kernel(a.state_out.dtype, scratch + (b - begin) * state_size + i * kDeltaColumns,
+                      at.row(a.state_out, i, a.value_dim), at.columns);
+    }
+  }
+}
+
 void delta_rule_kernel(const DeltaRuleArgs& a, std::int64_t begin, std::int64_t end, float* scratch) {
   const std::int64_t blocks = (a.value_dim + kDeltaColumns - 1) / kDeltaColumns;
-  float *state = scratch, *query = state + a.key_dim * kDeltaColumns, *key = query + a.key_dim;
-  for (std::int64_t unit = begin; unit < end; ++unit) {
-    const std::int64_t batch = unit / blocks / a.heads, head = unit / blocks % a.heads;
-    const std::int64_t column = unit % blocks * kDeltaColumns;
-    const std::int64_t columns = a.value_dim - column < kDeltaColumns ? a.value_dim - column : kDeltaColumns;
-    const auto lanes = [&](int p) {
-      const std::int64_t left = columns - p * V::kLanes;
-      return static_cast<int>(left < 0 ? 0 : left < V::kLanes ? left : V::kLanes);
-    };
-    const auto row = [&](const auto& states, std::int64_t i) {
-      const std::int64_t element = batch * states.batch_stride + head * states.head_stride + i * a.value_dim + column;
-      return states.data + element * (states.dtype == DType::kF32 ? 4 : 2);
-    };
-    for (std::int64_t i = 0; i < a.key_dim; ++i) {
-      float* to = state + i * kDeltaColumns;
-      for (std::int64_t c = columns; c < kDeltaColumns; ++c) to[c] = 0.0f;
-      to_f32_kernel(a.state_in.dtype, row(a.state_in, i), to, columns);
-    }
-    for (std::int64_t t = 0; t < a.tokens; ++t) {
-      delta_vector(a, a.query.at(batch, head, t), a.scale, query);
-      delta_vector(a, a.key.at(batch, head, t), 1.0f, key);
-      const float* value = a.value.at(batch, head, t) + column;
-      DeltaBlock block;
-      for (int p = 0; p < kDeltaParts; ++p)
-        block.part[p] = lanes(p) ? load_part(value + p * V::kLanes, lanes(p)) : zero();
-      delta_token(state, a.key_dim, query, key, std::exp(*a.decay.at(batch, head, t)), *a.beta.at(batch, head, t),
-                  block);
-      float* out = a.out.at(batch, head, t) + column;
-      for (int p = 0; p < kDeltaParts; ++p) {
-        if (lanes(p)) store_part(out + p * V::kLanes, block.part[p], lanes(p));
-      }
-    }
-    for (std::int64_t i = 0; i < a.key_dim; ++i)
-      from_f32_kernel(a.state_out.dtype, state + i * kDeltaColumns, row(a.state_out, i), columns);
+  while (begin < end) {
+    const std::int64_t head = begin / blocks, first = begin - head * blocks;
+    const std::int64_t last = end - head * blocks < blocks ? end - head * blocks : blocks;
+    delta_head(a, head, first, last, scratch);
+    begin += last - first;
   }
 }
 

@@ -37,6 +37,15 @@ inline float square_root(float x) {
   return first_lane(sqrt(splat(x)));
 }
 
+inline float sum_of_squares(const float* x, std::int64_t dim) {
+  V16 squares = splat16(0.0f);
+  each_part(dim, [&](int k, std::int64_t i, int n) {
+    const V s = load_part(x + i, n);
+    squares.part[k] = fma(s, s, squares.part[k]);
+  });
+  return sum16(squares);
+}
+
 struct NormRow {
   const float *x, *add, *weight, *residual;
   float *sum_out, *out;
@@ -276,13 +285,7 @@ void softmax_kernel(const SoftmaxArgs& a, std::int64_t begin, std::int64_t end) 
 
 void vector_norm_kernel(const VectorNormArgs& a, std::int64_t begin, std::int64_t end) {
   for (std::int64_t r = begin; r < end; ++r) {
-    const float* x = a.x + r * a.x_row_stride;
-    V16 squares = splat16(0.0f);
-    each_part(a.dim, [&](int k, std::int64_t i, int n) {
-      const V s = load_part(x + i, n);
-      squares.part[k] = fma(s, s, squares.part[k]);
-    });
-    a.out[r * a.out_row_stride] = square_root(sum16(squares));
+    a.out[r * a.out_row_stride] = square_root(sum_of_squares(a.x + r * a.x_row_stride, a.dim));
   }
 }
 
