@@ -273,6 +273,19 @@ TEST(DeltaRule, OtherBodiesAreNotTaken) {
   }
 }
 
+// Layers that read their parts of the content before the call, when parts of it have been replaced.
+TEST(DeltaRule, OtherSlicesOfAStateMayBeReadLater) {
+  for (const bool old_content : {false, true}) {
+    Form form{"late", 1, 2, 3, 16, 40, true, DType::kF32, 3, old_content};
+    form.from_old = true;
+    const Result got = run_twice(load(form), form), strict = run_twice(load(form, {}, 1, Precision::kStrict), form);
+    expect_near(got.y, strict.y, 8e-6);
+    expect_near(got.state, strict.state, 8e-6);
+    expect_near(got.old, strict.old, 8e-6);
+    EXPECT_EQ(got.state, run_twice(load(form, {}, 3), form).state);
+  }
+}
+
 // Heads that several chunks share, and chunks of several heads: the same bits.
 TEST(DeltaRule, ThreadsCutHeadsAndJoinThem) {
   for (const Form& form : {Form{"few", 1, 1, 9, 16, 300}, Form{"many", 1, 40, 2, 8, 70}}) {

@@ -15,8 +15,8 @@ using V = ir::Value*;
 
 constexpr std::int64_t kLayers = 2, kChannels = 4, kNew = 2, kCapacity = 8;
 
-// cache[1, :, position : position + 2] = x; y = cache[1]; with `old`, y is the content before the update.
-std::unique_ptr<ir::Module> cache_program(bool old = false) {
+// cache[1, :, position : position + 2] = x; y = cache[layer]; with `old`, of the content before the update.
+std::unique_ptr<ir::Module> cache_program(bool old = false, std::int32_t layer = 1) {
   auto module = std::make_unique<ir::Module>();
   ir::Builder b(*module);
   ir::Context& context = b.context();
@@ -41,7 +41,8 @@ std::unique_ptr<ir::Module> cache_program(bool old = false) {
   V next = b.op1(OpCode::kWriteHandle, {arguments[2], written, read[1]}, context.token_type());
   const auto again = b.op(OpCode::kReadHandle, {arguments[2], next}, {cache, context.token_type()});
   V y = b.op1(OpCode::kSlice,
-              {old ? read[0] : again[0], b.constant_i32({1, 0, 0}), b.constant_i32({2, kChannels, kCapacity}), ones},
+              {old ? read[0] : again[0], b.constant_i32({layer, 0, 0}),
+               b.constant_i32({layer + 1, kChannels, kCapacity}), ones},
               f16(Shape{1, kChannels, kCapacity}));
   b.end_graph({next, y});
   return module;
@@ -137,6 +138,24 @@ TEST(StaticStates, AnOldContentIsNotOverwrittenBeforeItIsRead) {
   const Result second = run(compiled, state, 50, 0);
   EXPECT_EQ(second.y[0], 5);
   EXPECT_EQ(second.state[kChannels * kCapacity], 50);
+}
+
+// Other slices of a state than the one that is replaced, read after that: of either content.
+TEST(StaticStates, OtherSlicesAreReadLater) {
+  for (const bool old : {false, true}) {
+    const InferenceFunction compiled = load(cache_program(old, 0), Precision::kFaithful);
+    const InferenceFunction strict = load(cache_program(old, 0), Precision::kStrict);
+    State a = compiled.make_state("cache", Shape{kLayers, kChannels, kCapacity}),
+          b = strict.make_state("cache", Shape{kLayers, kChannels, kCapacity});
+    a.write(numbers(DType::kF16, Shape{kLayers, kChannels, kCapacity}, 100));
+    b.write(numbers(DType::kF16, Shape{kLayers, kChannels, kCapacity}, 100));
+    for (const std::int32_t position : {0, 3}) {
+      const Result got = run(compiled, a, 10, position), wanted = run(strict, b, 10, position);
+      EXPECT_EQ(got.y[0], 100);
+      EXPECT_EQ(got.y, wanted.y) << position;
+      EXPECT_EQ(got.state, wanted.state) << position;
+    }
+  }
 }
 
 // The static contract as the genuine exporter writes it: palettised weights, si8 embeddings, hardware constraints.
