@@ -107,8 +107,7 @@ void look_inside(const ModelBundle& bundle, const Json& root, AuditReport& repor
   const std::vector<audit::LoadedAsset> assets = audit::audit_assets(bundle, findings);
   audit::audit_kind(bundle, root, assets, findings);
   const bool language = bundle.kind() == BundleKind::kLlm || bundle.kind() == BundleKind::kVlm;
-  for (const audit::LoadedAsset& asset : assets)
-    if (language && asset.report.role == "main" && asset.report.loaded) audit::audit_language(root, asset, findings);
+  if (language) audit::audit_language(bundle, root, assets, findings);
   audit::audit_compression(root, assets, findings);
   findings.append(tokenizers.get());
   report.bytes = audit::audit_files(files_of(bundle, root, assets), findings);

@@ -79,11 +79,25 @@ const LoadedAsset* find_asset(const std::vector<LoadedAsset>& assets, std::strin
   return found == assets.end() ? nullptr : &*found;
 }
 
-// The one function of a part, its first input or output; null where there is none.
-const ValueDescriptor* first_value(const LoadedAsset* asset, bool output) {
+// Empty when function_map has no entry for the role.
+std::string mapped_function(const Json& root, std::string_view role) {
+  const Json::json_pointer place = Json::json_pointer("/language/function_map") / std::string(role) / std::size_t{0};
+  if (!root.contains(place)) return {};
+  const Json& name = root.at(place);
+  return name.is_string() ? name.get<std::string>() : std::string();
+}
+
+// The function that function_map gives a part, else the one called like it or "main", else its first; of that the first
+// input or output. Null where there is none.
+const ValueDescriptor* first_value(const Json& root, const std::vector<LoadedAsset>& assets, std::string_view role,
+                                   bool output) {
+  const LoadedAsset* asset = find_asset(assets, role);
   if (asset == nullptr || asset->functions.empty()) return nullptr;
-  const FunctionDescriptor& function = asset->functions.front();
-  const auto& values = output ? function.outputs : function.inputs;
+  const FunctionDescriptor* function = find_function(*asset, mapped_function(root, role));
+  for (const std::string_view usual : {role, std::string_view("main")})
+    if (function == nullptr) function = find_function(*asset, usual);
+  if (function == nullptr) function = &asset->functions.front();
+  const auto& values = output ? function->outputs : function->inputs;
   return values.empty() ? nullptr : &values.front();
 }
 
@@ -116,8 +130,8 @@ void check_vision(const ModelBundle& bundle, const Json& root, const std::vector
   if (image_token != kDynamic && vocabulary != kDynamic && image_token >= vocabulary)
     findings.add(AuditRule::kImageTokenOutside, metadata,
                  fmt::format("vision.image_token_id is {}, the model's vocabulary has {}", image_token, vocabulary));
-  const ValueDescriptor* pixels = first_value(find_asset(assets, "vision"), false);
-  const ValueDescriptor* features = first_value(find_asset(assets, "vision"), true);
+  const ValueDescriptor* pixels = first_value(root, assets, "vision", false);
+  const ValueDescriptor* features = first_value(root, assets, "vision", true);
   const std::int64_t size = count_of(vision, "image_size");
   const std::int64_t tokens = count_of(vision, "image_token_count");
   if (differ(last_extent(pixels, 1), size) || differ(last_extent(pixels, 2), size))
@@ -126,8 +140,8 @@ void check_vision(const ModelBundle& bundle, const Json& root, const std::vector
   if (differ(last_extent(features, 2), tokens))
     findings.add(AuditRule::kVisionMismatch, metadata,
                  fmt::format("vision.image_token_count is {}, the vision part gives {}", tokens, features->type_name));
-  const ValueDescriptor* embeddings = first_value(find_asset(assets, "embedding"), true);
-  const ValueDescriptor* embedded = first_value(find_asset(assets, "main"), false);
+  const ValueDescriptor* embeddings = first_value(root, assets, "embedding", true);
+  const ValueDescriptor* embedded = first_value(root, assets, "main", false);
   for (const ValueDescriptor* part : {features, embeddings})
     if (part != nullptr && embedded != nullptr && differ(last_extent(part, 1), last_extent(embedded, 1)))
       findings.add(AuditRule::kHiddenMismatch, metadata,

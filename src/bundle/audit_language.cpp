@@ -6,9 +6,9 @@
 #include <cctype>
 #include <charconv>
 #include <map>
-#include <set>
 
 #include "bundle/audit_parts.h"
+#include "bundle/states.h"
 
 namespace coreai::audit {
 namespace {
@@ -56,14 +56,33 @@ std::optional<std::int64_t> fixed_positions(const ValueDescriptor& state) {
   return state.shape[state.shape.rank() - 2];
 }
 
+std::string function_names(const LoadedAsset& asset) {
+  std::string names;
+  for (const FunctionDescriptor& function : asset.functions) {
+    names += (names.empty() ? "" : ", ") + function.name;
+    if (names.size() > 200) return names + ", ...";
+  }
+  return names.empty() ? "none" : names;
+}
+
 class LanguageAudit {
  public:
-  LanguageAudit(const Json& root, const LoadedAsset& decoder, Findings& findings)
-      : decoder_(decoder), findings_(findings), metadata_(findings.root() / "metadata.json") {
+  LanguageAudit(const ModelBundle& bundle, const Json& root, const std::vector<LoadedAsset>& assets,
+                const LoadedAsset& decoder, Findings& findings)
+      : roles_(bundle.assets()),
+        assets_(assets),
+        decoder_(decoder),
+        findings_(findings),
+        metadata_(findings.root() / "metadata.json") {
     const auto found = root.find("language");
     if (found != root.end() && found->is_object()) language_ = *found;
     vocab_size_ = count_of(language_, "vocab_size");
     context_ = count_of(language_, "max_context_length");
+    try {
+      declared_ = metadata::read_states(metadata::Fields(language_, "language", metadata_.string()));
+    } catch (const BundleError&) {
+      declared_.clear();  // the reader of the block has said so
+    }
   }
 
   void run() {
@@ -80,30 +99,28 @@ class LanguageAudit {
   }
 
  private:
-  const FunctionDescriptor* find(std::string_view name) const {
-    const auto found = std::ranges::find(decoder_.functions, name, &FunctionDescriptor::name);
-    return found == decoder_.functions.end() ? nullptr : &*found;
-  }
+  const FunctionDescriptor* find(std::string_view name) const { return find_function(decoder_, name); }
 
-  std::string function_names() const {
-    std::string names;
-    for (const FunctionDescriptor& function : decoder_.functions) {
-      names += (names.empty() ? "" : ", ") + function.name;
-      if (names.size() > 200) return names + ", ...";
-    }
-    return names.empty() ? "none" : names;
+  // The functions of a role are those of its own asset where it has one, else the decoder's. Null for an asset that
+  // was not read, which has been reported.
+  const LoadedAsset* asset_of(std::string_view role) const {
+    const auto found =
+        std::ranges::find_if(assets_, [&](const LoadedAsset& asset) { return asset.report.role == role; });
+    if (found == assets_.end()) return roles_.contains(std::string(role)) ? nullptr : &decoder_;
+    return found->report.loaded ? &*found : nullptr;
   }
 
   void check_function_map(bool fixed) {
     const auto map = language_.find("function_map");
     if (map == language_.end() || !map->is_object()) return;
     for (const auto& [role, names] : map->items()) {
-      if (!names.is_array()) continue;  // the reader of the block has said so
+      const LoadedAsset* asset = asset_of(role);
+      if (asset == nullptr || !names.is_array()) continue;  // the reader of the block has said so
       for (const Json& entry : names) {
         if (!entry.is_string()) continue;
         const std::string name = entry.get<std::string>();
         if (role == "main" && main_.empty()) main_ = name;
-        if (find(name) != nullptr) continue;
+        if (find_function(*asset, name) != nullptr) continue;
         missing_main_ = missing_main_ || role == "main";
         if (fixed && role == "main" && name == "main") {
           findings_.add(AuditRule::kFunctionMapUnmatched, metadata_,
@@ -111,7 +128,7 @@ class LanguageAudit {
         } else {
           findings_.add(AuditRule::kFunctionMissing, metadata_,
                         fmt::format("function_map gives the role '{}' the function '{}'; the asset has: {}",
-                                    excerpt(role), excerpt(name), function_names()));
+                                    excerpt(role), excerpt(name), function_names(*asset)));
         }
       }
     }
@@ -122,8 +139,9 @@ class LanguageAudit {
     const FunctionDescriptor* function = find(name);
     if (function == nullptr) {
       if (!missing_main_)
-        findings_.add(AuditRule::kFunctionMissing, decoder_.path,
-                      fmt::format("there is no function '{}'; the asset has: {}", excerpt(name), function_names()));
+        findings_.add(
+            AuditRule::kFunctionMissing, decoder_.path,
+            fmt::format("there is no function '{}'; the asset has: {}", excerpt(name), function_names(decoder_)));
       return;
     }
     const bool tokens = find_value(function->inputs, "input_ids") != nullptr ||
@@ -162,7 +180,9 @@ class LanguageAudit {
     check_declared_states(function);
     std::int64_t least = kMaxLength;
     for (const ValueDescriptor& state : function.states) {
-      const bool sliding = sliding_.contains(state.name);
+      const bool sliding = std::ranges::any_of(declared_, [&](const DeclaredState& declared) {
+        return declared.name == state.name && declared.kind == StateKind::kSlidingCache;
+      });
       if (const auto positions = fixed_positions(state); positions && !sliding) least = std::min(least, *positions);
     }
     if (least == kMaxLength || context_ == 0 || least == context_) return;
@@ -172,22 +192,10 @@ class LanguageAudit {
                               function.name, least));
   }
 
+  // `language.states`, as the runtime holds it against the function that it loads.
   void check_declared_states(const FunctionDescriptor& function) {
-    const auto declared = language_.find("states");
-    if (declared == language_.end() || !declared->is_object() || declared->empty()) return;
-    for (const auto& [name, role] : declared->items()) {
-      const bool known = role.is_string() && (role == "kv_cache" || role == "sliding_cache" || role == "fixed");
-      if (known && role == "sliding_cache") sliding_.insert(name);
-      const bool there = std::ranges::find(function.states, name, &ValueDescriptor::name) != function.states.end();
-      if (!there)
-        findings_.add(AuditRule::kStateUnknown, metadata_,
-                      fmt::format("language.states names '{}', which the function '{}' does not have", excerpt(name),
-                                  function.name));
-    }
-    for (const ValueDescriptor& state : function.states)
-      if (!declared->contains(state.name))
-        findings_.add(AuditRule::kStateUndeclared, metadata_,
-                      fmt::format("language.states leaves out the state '{}' of '{}'", state.name, function.name));
+    for (const BundleError& error : metadata::state_problems(declared_, function, metadata_.string()))
+      findings_.add(error);
   }
 
   void require(const std::string& name, std::string_view why) {
@@ -212,6 +220,7 @@ class LanguageAudit {
       return sizes_behind(function.name, "extend").size() == 2;
     });
     check_logits(*first);
+    check_declared_states(*first);
     if (context_ == 0 || context_ == longest) return;
     const bool exceeds = context_ > longest;
     findings_.add(
@@ -233,6 +242,8 @@ class LanguageAudit {
                     fmt::format("the function '{}' has no states", function.name));
   }
 
+  const std::map<std::string, std::string>& roles_;
+  const std::vector<LoadedAsset>& assets_;
   const LoadedAsset& decoder_;
   Findings& findings_;
   std::filesystem::path metadata_;
@@ -240,13 +251,20 @@ class LanguageAudit {
   std::int64_t vocab_size_ = 0, context_ = 0;
   std::string main_;
   bool missing_main_ = false;
-  std::set<std::string, std::less<>> sliding_;
+  std::vector<DeclaredState> declared_;
 };
 
 }  // namespace
 
-void audit_language(const Json& root, const LoadedAsset& decoder, Findings& findings) {
-  LanguageAudit(root, decoder, findings).run();
+const FunctionDescriptor* find_function(const LoadedAsset& asset, std::string_view name) {
+  const auto found = std::ranges::find(asset.functions, name, &FunctionDescriptor::name);
+  return found == asset.functions.end() ? nullptr : &*found;
+}
+
+void audit_language(const ModelBundle& bundle, const Json& root, const std::vector<LoadedAsset>& assets,
+                    Findings& findings) {
+  for (const LoadedAsset& asset : assets)
+    if (asset.report.role == "main" && asset.report.loaded) LanguageAudit(bundle, root, assets, asset, findings).run();
 }
 
 }  // namespace coreai::audit

@@ -99,7 +99,7 @@ AuditRule rule_of(const BundleError& error) {
     case BundleFault::kNotAFolder:
       return error.field().starts_with("assets.") ? AuditRule::kAssetNotFolder : AuditRule::kTokenizerMissing;
     case BundleFault::kMissingFunction:
-      return AuditRule::kFunctionMissing;
+      return error.field().starts_with("language.states.") ? AuditRule::kStateUnknown : AuditRule::kFunctionMissing;
     case BundleFault::kExportInProgress:
       return AuditRule::kExportInProgress;
     case BundleFault::kLegacyFormat:
@@ -107,7 +107,8 @@ AuditRule rule_of(const BundleError& error) {
     case BundleFault::kMalformedSidecar:
       return AuditRule::kSidecarMalformed;
     case BundleFault::kInconsistent:
-      return AuditRule::kInconsistent;
+      if (error.field() == "language.states") return AuditRule::kStateUndeclared;
+      return error.field().starts_with("language.states.") ? AuditRule::kStateKind : AuditRule::kInconsistent;
     case BundleFault::kMalformedMetadata:
       return rule_of_malformed(error);
     case BundleFault::kPointedAtAsset:

@@ -58,8 +58,11 @@ std::vector<LoadedAsset> audit_assets(const ModelBundle& bundle, Findings& findi
 // Roles, and the blocks of metadata.json that belong to the kind.
 void audit_kind(const ModelBundle& bundle, const Json& root, const std::vector<LoadedAsset>& assets,
                 Findings& findings);
-// Functions, states and lengths of a language model's decoder.
-void audit_language(const Json& root, const LoadedAsset& decoder, Findings& findings);
+// Functions, states and lengths of a language model's decoder, when it was read.
+void audit_language(const ModelBundle& bundle, const Json& root, const std::vector<LoadedAsset>& assets,
+                    Findings& findings);
+// Null when the asset has none of that name.
+const FunctionDescriptor* find_function(const LoadedAsset& asset, std::string_view name);
 
 // What a tokenizer is held against.
 struct TokenizerQuestion {

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "bundle/audit_parts.h"
+#include "bundle/generation_config.h"
 #include "coreai/base/error.h"
-#include "coreai/base/mapped_file.h"
 #include "coreai/text/chat_template.h"
 #include "coreai/text/tokenizer.h"
 
@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kConfigLimit = std::size_t{64} << 20;
 constexpr std::int64_t kLookBeyond = 4096;  // ids above the model's vocabulary that are asked for one by one
 constexpr std::string_view kProbe = "Why is the sky blue?";
 constexpr std::size_t kLongestMarker = 64;
@@ -129,34 +128,16 @@ class TokenizerAudit {
     check_generation_config(findings_.root());
   }
 
+  // As the runtime reads it: what that refuses is a finding.
   void check_generation_config(const fs::path& folder) {
     const fs::path file = folder / "generation_config.json";
-    std::error_code ignored;
-    if (!fs::exists(file, ignored)) return;
     try {
-      const Json root = Json::parse(read_text_file(file, kConfigLimit), nullptr, /*allow_exceptions=*/false);
-      if (!root.is_object()) {
-        if (folder != folder_) add(AuditRule::kGenerationConfigMalformed, file, "generation_config.json is no object");
-        return;
-      }
-      const auto found = root.find("eos_token_id");
-      if (found == root.end() || found->is_null()) return;
-      for (const Json& id : found->is_array() ? *found : Json::array({*found})) check_end_id(id, file);
+      for (const std::int32_t id : metadata::read_end_tokens(folder))
+        if (question_.vocab_size && id >= *question_.vocab_size)
+          add(AuditRule::kEndTokenUnknown, file,
+              fmt::format("eos_token_id is {}, the model's vocabulary has {}", id, *question_.vocab_size));
     } catch (const Error& error) {
       add(AuditRule::kGenerationConfigMalformed, file, error.problem());
-    }
-  }
-
-  void check_end_id(const Json& id, const fs::path& file) {
-    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
-        id.get<std::int64_t>() > std::numeric_limits<TokenId>::max()) {
-      add(AuditRule::kGenerationConfigMalformed, file,
-          fmt::format("eos_token_id holds {}, which is no token id",
-                      excerpt(id.dump(-1, ' ', false, Json::error_handler_t::replace))));
-    } else if (question_.vocab_size && id.get<std::int64_t>() >= *question_.vocab_size) {
-      add(AuditRule::kEndTokenUnknown, file,
-          fmt::format("eos_token_id is {}, the model's vocabulary has {}", id.get<std::int64_t>(),
-                      *question_.vocab_size));
     }
   }
 

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "bundle/generation_config.h"
 #include "bundle/metadata.h"
+#include "bundle/states.h"
 #include "bundle/vision_config.h"
-#include "coreai/base/mapped_file.h"
 
 namespace coreai {
 namespace {
@@ -17,9 +17,6 @@ using metadata::Fields;
 using metadata::Json;
 using metadata::malformed;
 using metadata::quote;
-
-constexpr std::size_t kGenerationConfigLimit = std::size_t{4} << 20;
-constexpr std::array kStateKinds{StateKind::kKvCache, StateKind::kSlidingCache, StateKind::kFixed};
 
 std::map<std::string, std::vector<std::string>> read_function_map(const Fields& language) {
   std::map<std::string, std::vector<std::string>> map;
@@ -40,24 +37,6 @@ std::map<std::string, std::vector<std::string>> read_function_map(const Fields& 
   return map;
 }
 
-std::vector<DeclaredState> read_states(const Fields& language) {
-  std::vector<DeclaredState> states;
-  const auto block = language.optional_object("states");
-  if (!block) return states;
-  for (const auto& [name, value] : block->json().items()) {
-    const auto kind = std::find_if(kStateKinds.begin(), kStateKinds.end(), [&value](StateKind known) {
-      return value.is_string() && value.get<std::string>() == state_kind_name(known);
-    });
-    if (kind == kStateKinds.end())
-      throw malformed(block->path(name),
-                      fmt::format("'{}' is {}, not a kind of state (known: kv_cache, sliding_cache, fixed)",
-                                  block->path(name), metadata::shown(value)),
-                      language.where());
-    states.push_back({name, *kind});
-  }
-  return states;
-}
-
 LanguageConfiguration read_language(const Fields& fields) {
   LanguageConfiguration language;
   language.tokenizer = fields.text("tokenizer");
@@ -65,7 +44,7 @@ LanguageConfiguration read_language(const Fields& fields) {
   language.max_context_length = fields.integer("max_context_length");
   language.embedded_tokenizer = fields.optional_flag("embedded_tokenizer").value_or(true);
   language.function_map = read_function_map(fields);
-  language.states = read_states(fields);
+  language.states = metadata::read_states(fields);
   return language;
 }
 
@@ -81,18 +60,6 @@ std::string listed(std::span<const std::string> names) {
 }
 
 }  // namespace
-
-std::string_view state_kind_name(StateKind kind) {
-  switch (kind) {
-    case StateKind::kKvCache:
-      return "kv_cache";
-    case StateKind::kSlidingCache:
-      return "sliding_cache";
-    case StateKind::kFixed:
-      return "fixed";
-  }
-  return "unknown";
-}
 
 LanguageBundle LanguageBundle::open(const fs::path& directory) {
   return from(ModelBundle::open(directory));
@@ -173,25 +140,8 @@ std::vector<std::string> LanguageBundle::functions(std::string_view role,
 }
 
 void LanguageBundle::check_states(const FunctionDescriptor& function) const {
-  if (language_.states.empty()) return;
-  std::vector<std::string> names;
-  names.reserve(function.states.size());
-  for (const auto& state : function.states) names.push_back(state.name);
-  for (const auto& declared : language_.states) {
-    if (std::find(names.begin(), names.end(), declared.name) != names.end()) continue;
-    throw BundleError(BundleFault::kMissingFunction, "language.states." + declared.name,
-                      fmt::format("'language.states' declares {}, which function '{}' does not have",
-                                  quote(declared.name), function.name),
-                      metadata::where_of(bundle_), fmt::format("Name the states of the function: {}", listed(names)));
-  }
-  for (const auto& name : names) {
-    const bool declared = std::any_of(language_.states.begin(), language_.states.end(),
-                                      [&name](const DeclaredState& state) { return state.name == name; });
-    if (declared) continue;
-    throw BundleError(BundleFault::kInconsistent, "language.states",
-                      fmt::format("'language.states' leaves out {} of function '{}'", quote(name), function.name),
-                      metadata::where_of(bundle_), "Declare every state of the function, or none");
-  }
+  const auto found = metadata::state_problems(language_.states, function, metadata::where_of(bundle_));
+  if (!found.empty()) throw BundleError(found.front());
 }
 
 fs::path LanguageBundle::tokenizer_directory() const {
@@ -215,20 +165,9 @@ fs::path LanguageBundle::tokenizer_directory() const {
 
 std::vector<std::int32_t> LanguageBundle::declared_end_tokens() const {
   std::vector<std::int32_t> ids;
-  std::error_code ignored;
   for (const fs::path& directory : {tokenizer_directory(), path()}) {
-    const fs::path file = directory / "generation_config.json";
-    if (!fs::exists(file, ignored)) continue;
-    const Json root =
-        metadata::parse(read_text_file(file, kGenerationConfigLimit), "generation_config.json", file.string());
-    const auto found = root.find("eos_token_id");
-    if (found == root.end() || found->is_null()) continue;
-    for (const auto& id : found->is_array() ? *found : Json::array({*found})) {
-      if (!metadata::is_integer(id, 0, std::numeric_limits<std::int32_t>::max()))
-        throw malformed("eos_token_id", fmt::format("'eos_token_id' holds {}, not a token id", metadata::shown(id)),
-                        file.string());
-      ids.push_back(static_cast<std::int32_t>(id.get<std::int64_t>()));
-    }
+    const auto declared = metadata::read_end_tokens(directory);
+    ids.insert(ids.end(), declared.begin(), declared.end());
   }
   return ids;
 }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "bundle/generation_config.h"
 #include "bundle/metadata.h"
-#include "coreai/base/mapped_file.h"
 
 namespace coreai {
 namespace {
@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 using metadata::Fields;
 using metadata::Json;
 
-constexpr std::size_t kGenerationConfigLimit = std::size_t{4} << 20;
 constexpr std::int64_t kMaxSubsampling = 1024;
 
 BundleError inconsistent(std::string field, std::string what, const std::string& where) {
@@ -228,17 +227,14 @@ fs::path SpeechBundle::tokenizer_directory() const {
 
 WhisperGeneration SpeechBundle::whisper_generation() const {
   WhisperGeneration generation;
-  std::error_code ignored;
   for (const fs::path& folder : {path_, path_ / "processor"}) {
-    const fs::path file = folder / "generation_config.json";
-    if (!fs::exists(file, ignored)) continue;
     try {
-      const Json root =
-          metadata::parse(read_text_file(file, kGenerationConfigLimit), "generation_config.json", file.string());
-      if (const auto list = root.find("forced_decoder_ids"); list != root.end())
+      const auto root = metadata::read_generation_config(folder);
+      if (!root) continue;
+      if (const auto list = root->find("forced_decoder_ids"); list != root->end())
         if (auto tokens = forced_tokens(*list); !tokens.empty()) generation.prefix = std::move(tokens);
-      const auto end = root.find("eos_token_id");
-      if (end != root.end() && metadata::is_integer(*end, 0, Fields::kMax))
+      const auto end = root->find("eos_token_id");
+      if (end != root->end() && metadata::is_integer(*end, 0, Fields::kMax))
         generation.end_token = static_cast<std::int32_t>(end->get<std::int64_t>());
     } catch (const BundleError& e) {
       throw BundleError(BundleFault::kMalformedSidecar, e.field(), e.problem(), e.where(), e.next_step());

@@ -57,17 +57,8 @@ std::optional<std::int64_t> cache_positions(const ValueDescriptor& state) {
 // What the bundle declares decides; the shape has to allow it.
 StateRole classify_declared(const FunctionDescriptor& function, const ValueDescriptor& state, StateKind kind,
                             StateRole role) {
-  const auto impossible = [&](const char* why) {
-    refuse(function, fmt::format("state '{}' ({}) is declared as {}, but {}", state.name, state.type_name,
-                                 state_kind_name(kind), why));
-  };
-  if (kind != StateKind::kKvCache) {
-    if (role.growing_axis) impossible("has an unknown extent");
-    return role;
-  }
-  if (role.growing_axis) return role;
-  role.fixed_capacity = cache_positions(state);
-  if (!role.fixed_capacity) impossible("has no axis of positions: four or five extents are needed");
+  if (auto conflict = state_kind_conflict(state, kind); !conflict.empty()) refuse(function, std::move(conflict));
+  if (kind == StateKind::kKvCache && !role.growing_axis) role.fixed_capacity = cache_positions(state);
   return role;
 }
 

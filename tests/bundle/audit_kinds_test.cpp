@@ -175,6 +175,12 @@ const Broken kStatic[] = {
      [](const fs::path& b) {
        edit(b, [](Json& root) { root["language"]["function_map"]["extend"] = {"extend_1024_8"}; });
      }},
+    {"StaticStateOfAnotherName", "qwen3_ios_mixed_b3", "state-unknown",
+     [](const fs::path& b) {
+       edit(b, [](Json& root) {
+         root["language"]["states"] = {{"key_cache", "kv_cache"}, {"value_cache", "kv_cache"}, {"ssm", "fixed"}};
+       });
+     }},
     {"MainOfAStaticExport", "qwen3_ios_mixed_b3", "function-map-unmatched", [](const fs::path&) {}},
     {"ContextBeyondTheCaches", "qwen3_4bit_staticcache_b2", "context-exceeds-states",
      [](const fs::path& b) { set_context(b, 4096); }},
@@ -292,6 +298,32 @@ TEST(AuditKinds, FoldersWithoutMetadata) {
   fs::create_directory(pipeline);
   for (const char* name : {"Unet.aimodel", "VAEDecoder.aimodel"}) write_asset(pipeline / name, {"x"});
   EXPECT_THAT(ids(audit_bundle(pipeline), Severity::kError), testing::ElementsAre("tokenizer-missing"));
+}
+
+// function_map speaks of the role's own asset, and decides which of its functions counts.
+TEST(AuditKinds, FunctionsOfEveryRole) {
+  const Scratch scratch;
+  const fs::path bundle = copy_bundle(scratch, "genuine/qwen3_vl_b3");
+  const auto map_vision = [&](const char* function) {
+    edit(bundle, [&](Json& root) { root["language"]["function_map"] = {{"main", {"main"}}, {"vision", {function}}}; });
+  };
+  const Json vision = Json::parse(read_text_file(bundle / "metadata.json"))["vision"];
+  const auto size = vision["image_size"].get<std::int64_t>(), count = vision["image_token_count"].get<std::int64_t>();
+  ir::Module module;
+  ir::Builder builder(module);
+  for (const auto& [name, extent] : {std::pair{"preview", size / 2}, {"encode", size}}) {
+    const ir::TypeRef pixels = module.context().tensor_type(DType::kF16, {1, 3, extent, extent});
+    const ir::TypeRef features = module.context().tensor_type(DType::kF16, {1, count, 64});
+    builder.begin_graph({name, {{"pixel_values", pixels, ""}}, {{"features", features, ""}}, false, false, {}});
+    builder.end_graph({builder.splat(DType::kF16, {1, count, 64}, 0.0)});
+  }
+  replace_program(bundle / "vision.aimodel", module);
+  map_vision("encode");
+  EXPECT_THAT(ids(audit_bundle(bundle), Severity::kError), testing::IsEmpty());
+  map_vision("preview");
+  EXPECT_THAT(ids(audit_bundle(bundle), Severity::kError), testing::ElementsAre("vision-signature-mismatch"));
+  map_vision("main");  // of the decoder
+  EXPECT_THAT(ids(audit_bundle(bundle), Severity::kError), testing::Contains("function-missing"));
 }
 
 TEST(AuditKinds, ADetectorWithoutABundle) {

@@ -69,6 +69,29 @@ void stateless(const fs::path& bundle) {
   replace_program(bundle / kAsset, module);
 }
 
+// A decoder with one state of that shape.
+void with_state(const fs::path& bundle, const Shape& shape) {
+  ir::Module module;
+  ir::Builder builder(module);
+  const ir::TypeRef row = module.context().tensor_type(DType::kSI32, {1, kDynamic});
+  const ir::TypeRef logits = module.context().tensor_type(DType::kF16, {1, 1, 512});
+  ir::Context& context = module.context();
+  const ir::TypeRef cache = context.tensor_type(DType::kF16, shape);
+  const ir::Graph main = builder.begin_graph(
+      {"main",
+       {{"input_ids", row, ""}, {"position_ids", row, ""}, {"keyCache", context.handle_type(cache), "kept"}},
+       {{"kept", context.token_type(), ""}, {"logits", logits, ""}},
+       false,
+       false,
+       {}});
+  ir::Value* token = builder.op1(ir::OpCode::kCreateToken, {}, context.token_type());
+  ir::Value* written =
+      builder.op1(ir::OpCode::kWriteHandle, {main.body().arguments[2], builder.splat(DType::kF16, shape, 0.0), token},
+                  context.token_type());
+  builder.end_graph({written, builder.splat(DType::kF16, {1, 1, 512}, 0.0)});
+  replace_program(bundle / kAsset, module);
+}
+
 // An operation that needs an operand and has none.
 void invalid_program(const fs::path& bundle) {
   ir::Module module;
@@ -208,6 +231,13 @@ const Broken kFunctions[] = {
      }},
     {"StateLeftOut", "state-undeclared",
      [](const fs::path& b) { set_language(b, "states", {{"keyCache", "kv_cache"}}); }},
+    {"GrowingStateAsAWindow", "state-kind-impossible",
+     [](const fs::path& b) { set_language(b, "states", {{"keyCache", "sliding_cache"}, {"valueCache", "kv_cache"}}); }},
+    {"CacheWithoutPositions", "state-kind-impossible",
+     [](const fs::path& b) {
+       with_state(b, {2, 3, 8});
+       set_language(b, "states", {{"keyCache", "kv_cache"}});
+     }},
 };
 
 const Broken kTokenizers[] = {
@@ -251,6 +281,18 @@ const Broken kTokenizers[] = {
      [](const fs::path& b) { write_file(b / "generation_config.json", R"({"eos_token_id": "<|im_end|>"})"); }},
     {"GenerationConfigIsText", "generation-config-malformed",
      [](const fs::path& b) { write_file(b / "tokenizer" / "generation_config.json", "eos: 2"); }},
+    {"EndTokenTwice", "generation-config-malformed",
+     [](const fs::path& b) { write_file(b / "generation_config.json", R"({"eos_token_id": 2, "eos_token_id": 2})"); }},
+    {"EndTokenTwiceInTheTokenizersFolder", "generation-config-malformed",
+     [](const fs::path& b) {
+       write_file(b / "tokenizer" / "generation_config.json", R"({"eos_token_id": 2, "eos_token_id": 2})");
+     }},
+    {"GenerationConfigOfFiveMegabytes", "generation-config-malformed",
+     [](const fs::path& b) {
+       write_file(b / "generation_config.json", R"({"eos_token_id": 2})" + std::string(5'000'000, ' '));
+     }},
+    {"GenerationConfigNotUtf8", "generation-config-malformed",
+     [](const fs::path& b) { write_file(b / "generation_config.json", "{\"eos_token_id\": 2, \"by\": \"\xff\"}"); }},
     {"NothingEnds", "end-token-missing",
      [](const fs::path& b) {
        set_tokenizer_config(b, "eos_token", nullptr);

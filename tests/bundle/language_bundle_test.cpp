@@ -166,8 +166,16 @@ TEST_F(Language, DeclaredStatesAreReadAndChecked) {
   FunctionDescriptor function;
   function.name = "main";
   for (const char* name : {"conv", "keyCache", "window"})
-    function.states.push_back({.name = name, .type_name = "", .shape = {}});
+    function.states.push_back({.name = name, .type_name = "tensor", .shape = {1, 2, 8, 4}});
   bundle.check_states(function);
+  function.states[1].shape = {8, 4};
+  expect_fault(BundleFault::kInconsistent, "language.states.keyCache", "has no axis of positions",
+               [&] { bundle.check_states(function); });
+  function.states[1].shape = {1, 2, kDynamic, 4};
+  function.states[2].shape = {1, 2, kDynamic, 4};
+  expect_fault(BundleFault::kInconsistent, "language.states.window", "has an unknown extent",
+               [&] { bundle.check_states(function); });
+  function.states[2].shape = {1, 2, 8, 4};
   function.states.push_back({.name = "other", .type_name = "", .shape = {}});
   expect_fault(BundleFault::kInconsistent, "language.states", "leaves out \"other\" of function 'main'",
                [&] { bundle.check_states(function); });

@@ -26,6 +26,9 @@ struct DeclaredState {
   std::string name;  // of the function's state
   StateKind kind = StateKind::kKvCache;
 };
+// Why a state of that shape cannot be of that kind; empty where it can. Caches have one unknown extent or their
+// positions last but one of four or five; other states have no unknown extent.
+std::string state_kind_conflict(const ValueDescriptor& state, StateKind kind);
 
 // The `language` block of metadata.json.
 struct LanguageConfiguration {
@@ -73,8 +76,9 @@ class LanguageBundle {
   // else those called "<role>_...", in the asset's order; empty when there are none. Throws BundleError
   // (kMissingFunction) when the map names a function that the asset does not have.
   std::vector<std::string> functions(std::string_view role, std::span<const std::string> available) const;
-  // `language.states` against the states of a function: every declared state is there, every state is declared.
-  // Nothing to check when none is declared. Throws BundleError (kMissingFunction, kInconsistent).
+  // `language.states` against the states of a function: every declared state is there and can be what it is declared
+  // as, every state is declared. Nothing to check when none is declared. Throws BundleError (kMissingFunction,
+  // kInconsistent).
   void check_states(const FunctionDescriptor& function) const;
 
   // The folder that holds tokenizer.json: "tokenizer", else the folder that `language.tokenizer` names. Only ever
