@@ -289,7 +289,7 @@ std::unique_ptr<ir::Module> read_bytecode(const std::shared_ptr<Storage>& storag
   try {
     return read_program(storage, options);
   } catch (const MalformedError& error) {
-    throw MalformedError(error.problem(), where, error.offset(), error.next_step());
+    throw MalformedError(error, where);
   } catch (const UnsupportedError& error) {
     throw UnsupportedError(error.problem(), where + error.where(), error.next_step());
   }

@@ -60,6 +60,9 @@ MalformedError::MalformedError(std::string what, std::string where, std::uint64_
             std::move(next_step)),
       offset_(offset) {}
 
+MalformedError::MalformedError(const MalformedError& error, std::string where)
+    : Error(ErrorCode::kMalformed, error.problem(), std::move(where), error.next_step()), offset_(error.offset()) {}
+
 ContextLengthError::ContextLengthError(std::int64_t requested, std::int64_t capacity, std::string where,
                                        std::string next_step)
     : Error(ErrorCode::kContextLength, fmt::format("{} positions asked for, room for {}", requested, capacity),

@@ -85,6 +85,8 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit)
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  struct stat old{};
+  const mode_t mode = ::stat(path.c_str(), &old) == 0 ? old.st_mode & 07777 : 0644;
   std::string temporary = path.string() + ".tmp.XXXXXX";
   const int raw = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (raw < 0) throw IoError("no file can be created here", path.string(), errno);
@@ -102,7 +104,7 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
       if (n < 0) give_up("the file cannot be written");
       done += static_cast<std::size_t>(n);
     }
-    if (::fchmod(raw, 0644) != 0 || ::fsync(raw) != 0) give_up("the file cannot be written");
+    if (::fchmod(raw, mode) != 0 || ::fsync(raw) != 0) give_up("the file cannot be written");
   }
   if (::rename(temporary.c_str(), path.c_str()) != 0) give_up("the file cannot be renamed into place");
 }

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "coreai/base/ascii.h"
 #include "coreai/base/error.h"
 #include "text/bridge_call.h"
 #include "text/json_config.h"
@@ -38,11 +38,9 @@ constexpr std::array<std::string_view, 8> kEndNames = {"end_of_turn", "im_end", 
 // Top-level members of a config that name an end token.
 constexpr std::array<std::string_view, 5> kEndKeys = {"eot_token", "end_of_turn", "im_end", "eot_id", "endoftext"};
 
-bool names_an_end(std::string token) {
-  std::transform(token.begin(), token.end(), token.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+bool names_an_end(std::string_view token) {
   return std::any_of(kEndNames.begin(), kEndNames.end(),
-                     [&](std::string_view name) { return token.find(name) != std::string::npos; });
+                     [&](std::string_view name) { return contains_ignoring_case(token, name); });
 }
 
 // Collects end ids in a stable order, each once, and only ids that exist.

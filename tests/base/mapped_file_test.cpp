@@ -32,5 +32,18 @@ TEST(MappedFile, ReadsWhatWasWritten) {
   EXPECT_EQ(MappedFile::open(file)->bytes().size(), 0u);
 }
 
+TEST(MappedFile, AReplacedFileKeepsItsMode) {
+  const test::ScratchFolder scratch;
+  const auto file = scratch / "file";
+  struct stat info{};
+  write_file_atomically(file, "new");
+  ASSERT_EQ(::stat(file.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777u, 0644u);
+  ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
+  write_file_atomically(file, "newer");
+  ASSERT_EQ(::stat(file.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777u, 0600u);
+}
+
 }  // namespace
 }  // namespace coreai

@@ -71,6 +71,7 @@ class IoError : public Error {
 class MalformedError : public Error {
  public:
   MalformedError(std::string what, std::string where, std::uint64_t offset, std::string next_step = {});
+  MalformedError(const MalformedError& error, std::string where);  // the same error, with its place
   std::uint64_t offset() const { return offset_; }
 
  private:

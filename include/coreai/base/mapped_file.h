@@ -33,7 +33,7 @@ class MappedFile {
 std::string read_text_file(const std::filesystem::path& path, std::size_t limit = std::size_t{64} << 20);
 
 // Writes under a temporary name in the same folder, syncs, then renames: readers see the old or the new file, never
-// half. Throws IoError; then nothing is left behind.
+// half. A file that is replaced gives the new one its mode. Throws IoError; then nothing is left behind.
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
