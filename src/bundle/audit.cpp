@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <future>
+#include <map>
 
 #include "bundle/audit_parts.h"
+#include "bundle/places.h"
 #include "coreai/base/error.h"
 #include "coreai/bundle/open_bundle.h"
 
@@ -30,59 +32,20 @@ std::string_view kind_of(const Json& root) {
                                                    : std::string_view();
 }
 
-// The folder that a language bundle's tokenizer lies in, or belongs into.
-fs::path language_tokenizer(const ModelBundle& bundle, const Json& language) {
-  fs::path usual = bundle.path() / "tokenizer";
-  std::error_code ignored;
-  const auto named = language.find("tokenizer");
-  if (fs::exists(usual, ignored) || named == language.end() || !named->is_string()) return usual;
-  try {
-    // A hub name is no folder of the bundle.
-    const fs::path other = bundle.resolve(named->get<std::string>(), "language.tokenizer");
-    return fs::exists(other / "tokenizer.json", ignored) ? other : usual;
-  } catch (const BundleError&) {
-    return usual;
-  }
-}
-
-fs::path speech_tokenizer(const ModelBundle& bundle) {
-  try {
-    return SpeechBundle::from(bundle).tokenizer_directory();
-  } catch (const Error&) {
-    return bundle.path() / "processor";
-  }
-}
-
-// The tokenizers that a kind has, or that are there.
-std::vector<audit::TokenizerQuestion> tokenizers_of(const ModelBundle& bundle, const Json& root) {
-  const fs::path& path = bundle.path();
-  std::error_code ignored;
+// The tokenizers of a kind. What their reader says of their places is a finding.
+void look_at_tokenizers(BundleKind kind, const Json& root, Findings& findings) {
   const auto found = root.find("language");
   const Json language = found != root.end() && found->is_object() ? *found : Json::object();
-  std::optional<std::int64_t> vocab_size;
-  const auto size = language.find("vocab_size");
-  if (size != language.end() && size->is_number_integer() && size->get<std::int64_t>() > 0)
-    vocab_size = size->get<std::int64_t>();
-  std::vector<audit::TokenizerQuestion> questions;
-  switch (bundle.kind()) {
-    case BundleKind::kLlm:
-    case BundleKind::kVlm:
-      questions.push_back({language_tokenizer(bundle, language), true, vocab_size});
-      break;
-    case BundleKind::kDiffusion:
-    case BundleKind::kVideoDiffusion:
-      questions.push_back({path / "tokenizer", false, std::nullopt});
-      if (fs::exists(path / "tokenizer_2", ignored)) questions.push_back({path / "tokenizer_2", false, std::nullopt});
-      break;
-    case BundleKind::kSpeechRecognizer:
-      questions.push_back({speech_tokenizer(bundle), false, std::nullopt});
-      break;
-    case BundleKind::kSegmenter:
-    case BundleKind::kVideoSegmenter:
-      if (fs::exists(path / "tokenizer", ignored)) questions.push_back({path / "tokenizer", false, std::nullopt});
-      break;
+  const auto named = language.find("tokenizer");
+  const bool text = named != language.end() && named->is_string();
+  const bool chat = kind == BundleKind::kLlm || kind == BundleKind::kVlm;
+  try {
+    for (const fs::path& folder :
+         places::tokenizers_of(kind, findings.root(), text ? named->get<std::string>() : std::string()))
+      audit::audit_tokenizer({folder, chat, chat ? audit::count_of(language, "vocab_size") : std::nullopt}, findings);
+  } catch (const BundleError& error) {
+    findings.add(error);
   }
-  return questions;
 }
 
 audit::FilesQuestion files_of(const ModelBundle& bundle, const Json& root,
@@ -101,7 +64,7 @@ audit::FilesQuestion files_of(const ModelBundle& bundle, const Json& root,
 void look_inside(const ModelBundle& bundle, const Json& root, AuditReport& report, Findings& findings) {
   auto tokenizers = std::async(std::launch::async, [&] {
     Findings own(bundle.path());
-    for (const auto& question : tokenizers_of(bundle, root)) audit::audit_tokenizer(question, own);
+    look_at_tokenizers(bundle.kind(), root, own);
     return own;
   });
   const std::vector<audit::LoadedAsset> assets = audit::audit_assets(bundle, findings);
@@ -129,20 +92,20 @@ void look_at_older(AuditReport& report, Findings& findings) {
   report.kind = description.kind;
   report.name = description.name;
   findings.add(AuditRule::kMetadataMissing, report.path, "there is no metadata.json");
+  std::map<std::string, BundleError> refused;
+  for (const BundleError& error : problems(bundle)) refused.emplace(error.field(), error);
   audit::FilesQuestion files{true, {}};
   for (const auto& [role, path] : description.assets) {
     files.declared.push_back(path.lexically_relative(report.path));
-    report.assets.push_back(audit::audit_asset(path, role, findings).report);
+    if (const auto found = refused.find("assets." + role); found != refused.end()) {
+      findings.add(found->second);
+    } else {
+      report.assets.push_back(audit::audit_asset(path, role, findings).report);
+    }
   }
-  const auto* speech = std::get_if<SpeechBundle>(&bundle);
-  audit::TokenizerQuestion question{report.path / "tokenizer", false, std::nullopt};
-  try {
-    if (speech != nullptr) question.folder = speech->tokenizer_directory();
-  } catch (const BundleError& error) {
-    findings.add(error);
-    question.folder.clear();
-  }
-  if (!question.folder.empty()) audit::audit_tokenizer(question, findings);
+  if (const auto* pipeline = std::get_if<PipelineDescriptor>(&bundle)) audit::audit_parts(*pipeline, findings);
+  const bool speech = std::holds_alternative<SpeechBundle>(bundle);
+  look_at_tokenizers(speech ? BundleKind::kSpeechRecognizer : BundleKind::kDiffusion, Json::object(), findings);
   report.bytes = audit::audit_files(files, findings);
 }
 
@@ -185,8 +148,7 @@ std::size_t AuditReport::count(Severity severity) const {
 
 AuditReport audit_bundle(const fs::path& path, const AuditOptions& options) {
   AuditReport report;
-  report.path = expand_home(path);
-  if (!report.path.has_filename()) report.path = report.path.parent_path();  // "dir/" is "dir"
+  report.path = places::without_slash(expand_home(path));
   Findings findings(report.path);
   std::error_code ignored;
   if (report.path.extension() == ".aimodel" && fs::is_directory(report.path, ignored)) {

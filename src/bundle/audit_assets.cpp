@@ -5,9 +5,11 @@
 #include <map>
 
 #include "bundle/audit_parts.h"
+#include "bundle/places.h"
 #include "coreai/base/error.h"
 #include "coreai/base/mapped_file.h"
 #include "coreai/bundle/pipeline_descriptor.h"
+#include "coreai/ir/unknown_op.h"
 #include "coreai/ir/verifier.h"
 
 namespace coreai::audit {
@@ -103,6 +105,21 @@ bool check_hash(const AIModelAsset& asset, Findings& findings) {
   return false;
 }
 
+// An operation that is not known and carries nothing that could run in its place; empty where there is none.
+std::string unknown_operation(const ir::Block& block) {
+  for (const auto& op : block.ops) {
+    if (op->code == ir::OpCode::kSerializationOpaque && ir::stand_in_body(*op) == nullptr) {
+      const ir::AttrRef name = op->attribute("opname");
+      return name != nullptr && name->is(ir::AttrCode::kSerializationString) ? std::string(name->as_string()) : "?";
+    }
+    if (op->info().decomposable) continue;  // known: what spells it out is not run
+    for (const ir::Region& region : op->regions)
+      for (const auto& inner : region.blocks)
+        if (auto name = unknown_operation(*inner); !name.empty()) return name;
+  }
+  return {};
+}
+
 // Reads and verifies the program.
 void load_program(const AIModelAsset& asset, LoadedAsset& loaded, Findings& findings) {
   const fs::path file = asset.path() / "main.mlirb";
@@ -114,6 +131,12 @@ void load_program(const AIModelAsset& asset, LoadedAsset& loaded, Findings& find
       ir::verify(*module);
     } catch (const Error& error) {
       findings.add(AuditRule::kProgramInvalid, file, error.what());
+      return;
+    }
+    if (const std::string name = unknown_operation(module->body()); !name.empty()) {
+      findings.add(AuditRule::kProgramUnsupported, file,
+                   fmt::format("the operation '{}' is unknown and carries no decomposition that could run in its place",
+                               excerpt(name)));
       return;
     }
     loaded.functions = summary.functions;
@@ -170,12 +193,19 @@ namespace {
 // Parts of a pipeline that metadata.json does not name.
 void audit_probed(const ModelBundle& bundle, std::vector<LoadedAsset>& assets, Findings& findings) {
   if (bundle.kind() != BundleKind::kDiffusion && bundle.kind() != BundleKind::kVideoDiffusion) return;
+  std::optional<PipelineDescriptor> pipeline;
   try {
-    const PipelineDescriptor pipeline = PipelineDescriptor::from(bundle);
-    for (const DiffusionComponent& part : pipeline.components())
-      if (part.source == ComponentSource::kProbed) assets.push_back(audit_asset(part.path, part.role, findings));
+    pipeline = PipelineDescriptor::from(bundle);
   } catch (const Error&) {
     return;  // reported with the block
+  }
+  for (const DiffusionComponent& part : pipeline->components()) {
+    if (part.source != ComponentSource::kProbed) continue;
+    try {
+      assets.push_back(audit_asset(pipeline->require(part.role), part.role, findings));
+    } catch (const BundleError& error) {
+      findings.add(error);
+    }
   }
 }
 
@@ -185,15 +215,14 @@ std::vector<LoadedAsset> audit_assets(const ModelBundle& bundle, Findings& findi
   std::vector<LoadedAsset> assets;
   const fs::path metadata = bundle.path() / "metadata.json";
   if (bundle.assets().empty()) findings.add(AuditRule::kAssetsEmpty, metadata, "\"assets\" is empty or missing");
-  std::map<std::string, std::string> role_of_file;
+  std::map<fs::path, std::string> role_of_file;
   for (const auto& [role, file] : bundle.assets()) {
-    const auto [first, fresh] = role_of_file.emplace(file, role);
+    const auto [first, fresh] = role_of_file.emplace(fs::path(file + "/").lexically_normal(), role);
     if (!fresh)
       findings.add(AuditRule::kRolesShareAsset, metadata,
                    fmt::format("the roles '{}' and '{}' both name '{}'", first->second, role, excerpt(file)));
     try {
-      fs::path path = bundle.require_model(role);
-      if (!path.has_filename()) path = path.parent_path();
+      const fs::path path = places::without_slash(bundle.require_model(role));
       if (path.extension() != ".aimodel")
         findings.add(AuditRule::kAssetName, path, fmt::format("the asset '{}' is called '{}'", role, excerpt(file)));
       assets.push_back(audit_asset(path, role, findings));

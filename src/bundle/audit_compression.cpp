@@ -7,6 +7,7 @@
 #include <set>
 
 #include "bundle/audit_parts.h"
+#include "coreai/base/ascii.h"
 
 namespace coreai::audit {
 namespace {
@@ -44,8 +45,8 @@ bool about_weights(std::string_view rest) {
 
 // Bits per weight that a request's name speaks of: "4bit", "qwen_mixed_4bit_8bit", "int8", "fp8_weights", "Q4_1",
 // "F16".
-std::set<int> requested_bits(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+std::set<int> requested_bits(std::string_view request) {
+  const std::string text = lower_case(request);
   static constexpr std::array<std::string_view, 8> kPrefixes = {"uint", "int", "float", "bfloat", "bf", "fp", "w", "f"};
   std::set<int> bits;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "bundle/audit_parts.h"
+#include "coreai/base/ascii.h"
+#include "coreai/base/utf8.h"
 
 namespace coreai::audit {
 namespace {
@@ -24,14 +26,9 @@ constexpr std::array<std::string_view, 5> kPapers = {"readme", "license", "licen
 constexpr std::array<std::string_view, 8> kTemporaryEndings = {".tmp",      ".temp",       ".part", ".partial",
                                                                ".download", ".incomplete", ".lock", "~"};
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 // "model.aimodel.tmp.Xa81kQ", "weights.part", ".metadata.json.swp", "notes.txt~".
 bool is_temporary(const std::string& name) {
-  const std::string text = lower(name);
+  const std::string text = lower_case(name);
   if (text.find(".tmp.") != std::string::npos || text.find(".tmp-") != std::string::npos) return true;
   if (text.starts_with(".") && text.ends_with(".swp")) return true;
   return std::ranges::any_of(kTemporaryEndings, [&](std::string_view ending) {
@@ -40,18 +37,8 @@ bool is_temporary(const std::string& name) {
 }
 
 bool is_paper(const std::string& name) {
-  const std::string text = lower(name);
+  const std::string text = lower_case(name);
   return std::ranges::any_of(kPapers, [&](std::string_view word) { return text.starts_with(word); });
-}
-
-bool is_utf8(const std::string& text) {
-  const Json quoted = text;
-  try {
-    static_cast<void>(quoted.dump());
-    return true;
-  } catch (const Json::type_error&) {
-    return false;
-  }
 }
 
 class FileAudit {
@@ -71,7 +58,8 @@ class FileAudit {
  private:
   // The entry of the bundle's folder that a path of the metadata leads through.
   void declare(const fs::path& relative) {
-    if (!relative.empty()) declared_.insert(*relative.begin());
+    const fs::path plain = relative.lexically_normal();
+    if (!plain.empty()) declared_.insert(*plain.begin());
   }
 
   // Links to folders are not entered: they may lead in circles.
@@ -119,7 +107,7 @@ class FileAudit {
       const std::uintmax_t size = fs::file_size(path, error);
       if (!error) bytes_ += size;
     }
-    if (!is_utf8(name)) findings_.add(AuditRule::kNameNotUtf8, path, "the file's name is not UTF-8");
+    if (invalid_utf8(name)) findings_.add(AuditRule::kNameNotUtf8, path, "the file's name is not UTF-8");
     if (!is_temporary(name)) return false;
     findings_.add(AuditRule::kLeftoverTemporary, path, fmt::format("'{}' is a temporary name", excerpt(name)));
     return true;

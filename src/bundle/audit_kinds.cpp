@@ -40,8 +40,7 @@ KindRoles roles_of(BundleKind kind, const Json& root) {
       return {{{"main"}, {"embedding"}}, {"main", "embedding", "vision"}};
     case BundleKind::kDiffusion:
     case BundleKind::kVideoDiffusion:
-      return {{{"transformer", "unet", "transformer_512"}, {"text_encoder"}, {"vae_decoder", "vae_decoder_half"}},
-              diffusion};
+      return {{}, diffusion};  // audit_parts() tells what is missing
     case BundleKind::kSpeechRecognizer:
       if (text_member(root, "config", "architecture") == "parakeet_tdt")
         return {{{"encoder"}, {"decoder_step"}, {"joint"}}, {"encoder", "decoder_step", "joint"}};
@@ -109,11 +108,6 @@ bool differ(std::int64_t a, std::int64_t b) {
   return a != kDynamic && b != kDynamic && a != b;
 }
 
-std::int64_t count_of(const Json& block, const char* key) {
-  const auto found = block.find(key);
-  return found != block.end() && found->is_number_integer() ? found->get<std::int64_t>() : kDynamic;
-}
-
 void check_vision(const ModelBundle& bundle, const Json& root, const std::vector<LoadedAsset>& assets,
                   Findings& findings) {
   const fs::path metadata = bundle.path() / "metadata.json";
@@ -125,15 +119,15 @@ void check_vision(const ModelBundle& bundle, const Json& root, const std::vector
     findings.add(AuditRule::kVisionMisplaced, metadata, "the vision block stands inside 'language'");
   }
   if (!vision.is_object()) vision = Json::object();
-  const std::int64_t image_token = count_of(vision, "image_token_id");
-  const std::int64_t vocabulary = has_language ? count_of(*language, "vocab_size") : kDynamic;
+  const std::int64_t image_token = count_of(vision, "image_token_id", 0).value_or(kDynamic);
+  const std::int64_t vocabulary = has_language ? count_of(*language, "vocab_size").value_or(kDynamic) : kDynamic;
   if (image_token != kDynamic && vocabulary != kDynamic && image_token >= vocabulary)
     findings.add(AuditRule::kImageTokenOutside, metadata,
                  fmt::format("vision.image_token_id is {}, the model's vocabulary has {}", image_token, vocabulary));
   const ValueDescriptor* pixels = first_value(root, assets, "vision", false);
   const ValueDescriptor* features = first_value(root, assets, "vision", true);
-  const std::int64_t size = count_of(vision, "image_size");
-  const std::int64_t tokens = count_of(vision, "image_token_count");
+  const std::int64_t size = count_of(vision, "image_size").value_or(kDynamic);
+  const std::int64_t tokens = count_of(vision, "image_token_count").value_or(kDynamic);
   if (differ(last_extent(pixels, 1), size) || differ(last_extent(pixels, 2), size))
     findings.add(AuditRule::kVisionMismatch, metadata,
                  fmt::format("vision.image_size is {}, the vision part takes {}", size, pixels->type_name));
@@ -163,15 +157,6 @@ void read_block(Findings& findings, const Read& read) {
   }
 }
 
-// Its folder must not be linked from elsewhere.
-void check_tokenizer_place(const ModelBundle& bundle, Findings& findings) {
-  try {
-    bundle.resolve("tokenizer", "tokenizer");
-  } catch (const BundleError& error) {
-    findings.add(error);
-  }
-}
-
 void check_embedded(const Json& root, Findings& findings) {
   const auto language = root.find("language");
   if (language == root.end() || !language->is_object()) return;
@@ -183,24 +168,18 @@ void check_embedded(const Json& root, Findings& findings) {
                  "language.embedded_tokenizer is false although tokenizer/ is there");
 }
 
-void check_diffusion(const ModelBundle& bundle, const Json& root, Findings& findings) {
+void check_diffusion(const ModelBundle& bundle, Findings& findings) {
   std::error_code ignored;
   read_block(findings, [&] {
     const PipelineDescriptor pipeline = PipelineDescriptor::from(bundle);
-    if (pipeline.modes().empty() && !findings.has(AuditRule::kRoleMissing) && !bundle.assets().empty())
-      findings.add(AuditRule::kRoleMissing, bundle.path() / "metadata.json",
-                   "the parts of no mode are all there: full needs a denoiser and vae_decoder, tiled the denoiser and "
-                   "vae_decoder_half, half transformer_512 and vae_decoder_half");
-    const bool both =
-        fs::exists(bundle.path() / "vae_bn_mean.npy", ignored) && fs::exists(bundle.path() / "vae_bn_var.npy", ignored);
-    if (both) pipeline.batch_norm_statistics();
+    if (!bundle.assets().empty()) audit_parts(pipeline, findings);
+    const bool statistics = pipeline.batch_norm_statistics().has_value();
+    if (statistics || pipeline.configuration().type != DiffusionType::kFlux2) return;
+    for (const char* name : {"vae_bn_mean.npy", "vae_bn_var.npy"})
+      findings.add(AuditRule::kSidecarMissing, findings.root() / name, fmt::format("a flux2 pipeline needs {}", name));
   });
   if (fs::exists(findings.root() / "pipeline.json", ignored))
     findings.add(AuditRule::kLegacyPipeline, findings.root() / "pipeline.json", "there is a pipeline.json");
-  if (text_member(root, "diffusion", "type") != "flux2") return;
-  for (const char* name : {"vae_bn_mean.npy", "vae_bn_var.npy"})
-    if (!fs::exists(findings.root() / name, ignored))
-      findings.add(AuditRule::kSidecarMissing, findings.root() / name, fmt::format("a flux2 pipeline needs {}", name));
 }
 
 void check_segmenter(const ModelBundle& bundle, const std::vector<LoadedAsset>& assets, Findings& findings) {
@@ -215,6 +194,12 @@ void check_segmenter(const ModelBundle& bundle, const std::vector<LoadedAsset>& 
 
 }  // namespace
 
+void audit_parts(const PipelineDescriptor& pipeline, Findings& findings) {
+  const fs::path file = pipeline.bundle() ? findings.root() / "metadata.json" : findings.root();
+  for (const BundleError& error : pipeline.missing_parts())
+    findings.add(AuditRule::kRoleMissing, file, error.problem(), error.next_step());
+}
+
 void audit_kind(const ModelBundle& bundle, const Json& root, const std::vector<LoadedAsset>& assets,
                 Findings& findings) {
   check_roles(bundle, root, findings);
@@ -224,12 +209,11 @@ void audit_kind(const ModelBundle& bundle, const Json& root, const std::vector<L
       [[fallthrough]];
     case BundleKind::kLlm:
       read_block(findings, [&] { LanguageBundle::from(bundle); });
-      check_tokenizer_place(bundle, findings);
       check_embedded(root, findings);
       break;
     case BundleKind::kDiffusion:
     case BundleKind::kVideoDiffusion:
-      check_diffusion(bundle, root, findings);
+      check_diffusion(bundle, findings);
       break;
     case BundleKind::kSpeechRecognizer:
       read_block(findings, [&] { SpeechBundle::from(bundle).whisper_generation(); });

@@ -3,57 +3,30 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
+#include <limits>
 #include <map>
 
 #include "bundle/audit_parts.h"
 #include "bundle/states.h"
+#include "bundle/static_names.h"
+#include "coreai/base/ascii.h"
 
 namespace coreai::audit {
 namespace {
 
-constexpr std::int64_t kMaxLength = std::int64_t{1} << 31;
-
-bool contains(std::string_view text, std::string_view part) {
-  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
-  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
-}
-
-// "extend_256_16" after "extend": {256, 16}; nothing for another form.
-std::vector<std::int64_t> sizes_behind(std::string_view name, std::string_view prefix) {
-  std::vector<std::int64_t> sizes;
-  if (!name.starts_with(prefix)) return sizes;
-  name.remove_prefix(prefix.size());
-  while (!name.empty()) {
-    std::int64_t value = 0;
-    if (name[0] != '_') return {};
-    const auto [end, error] = std::from_chars(name.data() + 1, name.data() + name.size(), value);
-    if (error != std::errc{} || value <= 0 || value > kMaxLength) return {};
-    name.remove_prefix(static_cast<std::size_t>(end - name.data()));
-    sizes.push_back(value);
-  }
-  return sizes;
-}
+constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
 
 const ValueDescriptor* find_value(const std::vector<ValueDescriptor>& values, std::string_view part) {
-  const auto found = std::ranges::find_if(values, [&](const ValueDescriptor& v) { return contains(v.name, part); });
+  const auto found =
+      std::ranges::find_if(values, [&](const ValueDescriptor& v) { return contains_ignoring_case(v.name, part); });
   return found == values.end() ? nullptr : &*found;
 }
 
-// 0 where there is no positive count.
-std::int64_t count_of(const Json& language, const char* key) {
-  const auto found = language.find(key);
-  return found != language.end() && found->is_number_integer() ? std::max(found->get<std::int64_t>(), std::int64_t{0})
-                                                               : 0;
-}
-
-// Positions that a cache of fixed length holds: its last extent but one, [layers, batch, heads, positions, channels].
+// Of a cache whose extents are all known.
 std::optional<std::int64_t> fixed_positions(const ValueDescriptor& state) {
-  if (state.shape.rank() < 4 || !(contains(state.name, "cache") || contains(state.name, "kv"))) return std::nullopt;
-  for (const std::int64_t extent : state.shape)
-    if (extent == kDynamic) return std::nullopt;
-  return state.shape[state.shape.rank() - 2];
+  const bool named = contains_ignoring_case(state.name, "cache") || contains_ignoring_case(state.name, "kv");
+  const bool grows = std::ranges::find(state.shape, kDynamic) != state.shape.end();
+  return named && !grows ? cache_positions(state) : std::nullopt;
 }
 
 std::string function_names(const LoadedAsset& asset) {
@@ -76,8 +49,8 @@ class LanguageAudit {
         metadata_(findings.root() / "metadata.json") {
     const auto found = root.find("language");
     if (found != root.end() && found->is_object()) language_ = *found;
-    vocab_size_ = count_of(language_, "vocab_size");
-    context_ = count_of(language_, "max_context_length");
+    vocab_size_ = count_of(language_, "vocab_size").value_or(0);
+    context_ = count_of(language_, "max_context_length").value_or(0);
     try {
       declared_ = metadata::read_states(metadata::Fields(language_, "language", metadata_.string()));
     } catch (const BundleError&) {
@@ -178,14 +151,14 @@ class LanguageAudit {
       return;
     }
     check_declared_states(function);
-    std::int64_t least = kMaxLength;
+    std::int64_t least = kUnbounded;
     for (const ValueDescriptor& state : function.states) {
       const bool sliding = std::ranges::any_of(declared_, [&](const DeclaredState& declared) {
         return declared.name == state.name && declared.kind == StateKind::kSlidingCache;
       });
       if (const auto positions = fixed_positions(state); positions && !sliding) least = std::min(least, *positions);
     }
-    if (least == kMaxLength || context_ == 0 || least == context_) return;
+    if (least == kUnbounded || context_ == 0 || least == context_) return;
     const bool exceeds = context_ > least;
     findings_.add(exceeds ? AuditRule::kContextExceedsStates : AuditRule::kContextBelowStates, metadata_,
                   fmt::format("language.max_context_length is {}, the caches of '{}' hold {} positions", context_,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "bundle/audit_parts.h"
+#include "bundle/metadata.h"
 #include "coreai/base/error.h"
 
 namespace coreai::audit {
@@ -19,6 +20,13 @@ std::string cut(std::string_view text, std::size_t limit) {
   if (text.size() <= limit) return std::string(text);
   while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0U) == 0x80U) --limit;
   return std::string(text.substr(0, limit)) + "...";
+}
+
+// At most `limit` bytes and one line: what a file says must not look like another finding.
+std::string line_of(std::string_view text, std::size_t limit) {
+  std::string line = cut(text, limit);
+  std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return line;
 }
 
 bool names_a_block(const std::string& field) {
@@ -61,7 +69,7 @@ void Findings::add(AuditRule rule, const fs::path& path, std::string_view senten
   const fs::path relative = path.lexically_relative(root_);
   std::string shown = relative.empty() || *relative.begin() == ".." ? path.string() : relative.string();
   if (fix.empty()) fix = audit_rule(rule).fix;
-  list_.push_back({rule, std::move(shown), cut(sentence, kSentenceBytes), cut(fix, kSentenceBytes)});
+  list_.push_back({rule, std::move(shown), line_of(sentence, kSentenceBytes), line_of(fix, kSentenceBytes)});
 }
 
 void Findings::add(const BundleError& error) {
@@ -77,9 +85,13 @@ bool Findings::has(AuditRule rule) const {
 }
 
 std::string excerpt(std::string_view text) {
-  std::string line = cut(text, kExcerptBytes);
-  std::ranges::replace(line, '\n', ' ');
-  return line;
+  return line_of(text, kExcerptBytes);
+}
+
+std::optional<std::int64_t> count_of(const Json& block, const char* key, std::int64_t low) {
+  const auto found = block.find(key);
+  if (found == block.end() || !metadata::is_integer(*found, low, metadata::Fields::kMax)) return std::nullopt;
+  return found->get<std::int64_t>();
 }
 
 AuditRule rule_of(const BundleError& error) {
@@ -89,7 +101,7 @@ AuditRule rule_of(const BundleError& error) {
     case BundleFault::kMissingField:
       return rule_of_missing_field(error.field());
     case BundleFault::kMissingAsset:
-      return AuditRule::kAssetMissing;
+      return error.field().ends_with(".npy") ? AuditRule::kSidecarMissing : AuditRule::kAssetMissing;
     case BundleFault::kCompiledAsset:
       return AuditRule::kAssetCompiled;
     case BundleFault::kOutsideBundle:

@@ -12,6 +12,7 @@
 #include "coreai/asset/asset.h"
 #include "coreai/bundle/audit.h"
 #include "coreai/bundle/model_bundle.h"
+#include "coreai/bundle/pipeline_descriptor.h"
 
 namespace coreai::audit {
 
@@ -37,6 +38,9 @@ class Findings {
 // Text of a file in a sentence: one line, at most 80 bytes.
 std::string excerpt(std::string_view text);
 
+// A whole number of a block, where it is one that the block's reader takes: nothing else is held against anything.
+std::optional<std::int64_t> count_of(const Json& block, const char* key, std::int64_t low = 1);
+
 // The rule that an error of the bundle readers stands for.
 AuditRule rule_of(const BundleError& error);
 
@@ -58,6 +62,8 @@ std::vector<LoadedAsset> audit_assets(const ModelBundle& bundle, Findings& findi
 // Roles, and the blocks of metadata.json that belong to the kind.
 void audit_kind(const ModelBundle& bundle, const Json& root, const std::vector<LoadedAsset>& assets,
                 Findings& findings);
+// Parts that a pipeline cannot do without, as its reader says.
+void audit_parts(const PipelineDescriptor& pipeline, Findings& findings);
 // Functions, states and lengths of a language model's decoder, when it was read.
 void audit_language(const ModelBundle& bundle, const Json& root, const std::vector<LoadedAsset>& assets,
                     Findings& findings);

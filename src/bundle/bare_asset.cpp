@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "bundle/places.h"
 #include "bundle/value_names.h"
 #include "coreai/bundle/model_bundle.h"
 
@@ -22,7 +23,7 @@ bool is_detector(const FunctionDescriptor& function) {
   for (const auto& output : function.outputs) {
     if (logits == nullptr && names_logits(output.name)) logits = &output;
     if (boxes == nullptr && names_boxes(output.name)) boxes = &output;
-    if (name_contains(output.name, "mask")) return false;  // a segmenter gives boxes too
+    if (contains_ignoring_case(output.name, "mask")) return false;  // a segmenter gives boxes too
   }
   return logits != nullptr && boxes != nullptr && logits->shape.rank() == 3 && boxes->shape.rank() == 3 &&
          boxes->shape[2] == 4 && logits->shape[1] == boxes->shape[1];
@@ -53,8 +54,7 @@ std::string signature_text(const FunctionDescriptor& function) {
 }
 
 BareAsset BareAsset::open(const fs::path& given) {
-  fs::path path = expand_home(given);
-  if (!path.has_filename()) path = path.parent_path();
+  const fs::path path = places::without_slash(expand_home(given));
   std::error_code ignored;
   if (path.extension() == ".aimodelc")
     throw BundleError(BundleFault::kCompiledAsset, "",

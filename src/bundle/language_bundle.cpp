@@ -6,6 +6,7 @@
 
 #include "bundle/generation_config.h"
 #include "bundle/metadata.h"
+#include "bundle/places.h"
 #include "bundle/states.h"
 #include "bundle/vision_config.h"
 
@@ -66,7 +67,7 @@ LanguageBundle LanguageBundle::open(const fs::path& directory) {
 }
 
 LanguageBundle LanguageBundle::from(ModelBundle bundle) {
-  metadata::require_kind(bundle, {BundleKind::kLlm, BundleKind::kVlm});
+  bundle.require_kind({BundleKind::kLlm, BundleKind::kVlm});
   metadata::require_role(bundle, "main", "the decoder's .aimodel");
   LanguageBundle made(std::move(bundle));
   const std::string where = metadata::where_of(made.bundle_);
@@ -145,22 +146,7 @@ void LanguageBundle::check_states(const FunctionDescriptor& function) const {
 }
 
 fs::path LanguageBundle::tokenizer_directory() const {
-  std::error_code ignored;
-  fs::path usual = bundle_.resolve("tokenizer", "tokenizer");
-  if (fs::exists(usual, ignored) && !fs::is_directory(usual, ignored))
-    throw BundleError(BundleFault::kNotAFolder, "tokenizer", "'tokenizer' is a file, not a folder", usual.string(),
-                      "Make it a folder with tokenizer.json and tokenizer_config.json");
-  if (fs::exists(usual / "tokenizer.json", ignored)) return usual;
-  // A hub name such as "org/model" is no folder of the bundle, and a path that leaves it is refused by resolve().
-  if (!language_.tokenizer.empty() && language_.tokenizer != "tokenizer") {
-    const fs::path named = bundle_.resolve(language_.tokenizer, "language.tokenizer");
-    if (fs::exists(named / "tokenizer.json", ignored)) return named;
-  }
-  throw BundleError(BundleFault::kMissingTokenizer, "language.tokenizer",
-                    "the bundle has no tokenizer: this file is missing", (usual / "tokenizer.json").string(),
-                    fmt::format("Copy tokenizer.json and tokenizer_config.json of '{}' there; nothing is ever "
-                                "downloaded at run time",
-                                language_.tokenizer));
+  return places::language_tokenizer(path(), language_.tokenizer);
 }
 
 std::vector<std::int32_t> LanguageBundle::declared_end_tokens() const {

@@ -95,17 +95,6 @@ std::string where_of(const ModelBundle& bundle) {
   return (bundle.path() / "metadata.json").string();
 }
 
-void require_kind(const ModelBundle& bundle, std::initializer_list<BundleKind> kinds) {
-  std::string expected;
-  for (const BundleKind kind : kinds) {
-    if (kind == bundle.kind()) return;
-    expected += (expected.empty() ? "" : " or ") + std::string(bundle_kind_name(kind));
-  }
-  throw BundleError(BundleFault::kKindMismatch, "kind",
-                    fmt::format("expected bundle kind {}, got {}", expected, bundle_kind_name(bundle.kind())),
-                    where_of(bundle), "Use the program that runs bundles of that kind");
-}
-
 void require_role(const ModelBundle& bundle, const std::string& role, const std::string& what) {
   if (bundle.assets().contains(role)) return;
   const std::string field = "assets." + role;

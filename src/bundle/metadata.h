@@ -33,8 +33,6 @@ Json parse(std::string_view text, const std::string& file, const std::string& wh
 // The metadata of a bundle again, for the block of its kind.
 Json parse(const ModelBundle& bundle);
 std::string where_of(const ModelBundle& bundle);
-// Throws BundleError (kKindMismatch) unless the bundle is of one of the kinds.
-void require_kind(const ModelBundle& bundle, std::initializer_list<BundleKind> kinds);
 void require_role(const ModelBundle& bundle, const std::string& role, const std::string& what);
 
 bool is_integer(const Json& value, std::int64_t low, std::int64_t high);

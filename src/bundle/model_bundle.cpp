@@ -7,6 +7,8 @@
 #include <cstdlib>
 
 #include "bundle/metadata.h"
+#include "bundle/places.h"
+#include "coreai/base/ascii.h"
 #include "coreai/base/mapped_file.h"
 
 namespace coreai {
@@ -62,17 +64,10 @@ ErrorCode code_of(BundleFault fault) {
   return ErrorCode::kMalformed;
 }
 
-// "dir/model.aimodel/" and "dir/model.aimodel" are the same folder.
-fs::path last_component(const fs::path& path) {
-  return path.has_filename() ? path.filename() : path.parent_path().filename();
-}
-
 // Before anything is read: a compiled asset is a folder with an unrelated metadata.json of its own.
 void refuse_asset(const fs::path& path) {
-  const fs::path name = last_component(path);
-  std::string extension = name.extension().string();
-  for (char& c : extension)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  const fs::path name = places::without_slash(path).filename();
+  const std::string extension = lower_case(name.extension().string());
   if (extension != ".aimodel" && extension != ".aimodelc") return;
   throw BundleError(BundleFault::kPointedAtAsset, "",
                     fmt::format("'{}' is a model asset, not a model bundle folder", name.string()), path.string(),
@@ -121,20 +116,6 @@ std::map<std::string, std::string> string_map(const Fields& root, const char* ke
   return entries;
 }
 
-// Throws for a path that is not relative or leaves the folder by its text alone.
-void require_relative(const std::string& relative, const std::string& field, const std::string& where) {
-  const auto escape = [&](std::string what) {
-    return BundleError(BundleFault::kOutsideBundle, field, std::move(what), where,
-                       "Paths of a bundle are relative and stay inside its folder");
-  };
-  if (relative.empty() || relative.find('\0') != std::string::npos)
-    throw escape(fmt::format("'{}' is {}, which is not a path", field, quote(relative)));
-  const fs::path path(relative);
-  if (path.is_absolute()) throw escape(fmt::format("'{}' is the absolute path {}", field, quote(relative)));
-  for (const auto& part : path)
-    if (part == "..") throw escape(fmt::format("'{}' is {}, which leaves the bundle", field, quote(relative)));
-}
-
 // First of all fields: an old bundle is told so, and not that it lacks what its version never had.
 std::string checked_version(const Json& root, const std::string& where) {
   const auto found = root.find("metadata_version");
@@ -145,11 +126,6 @@ std::string checked_version(const Json& root, const std::string& where) {
                                 absent ? "\"0.1\", which is what a missing one means" : shown(*found),
                                 !absent && found->is_number() ? ", a number" : "", kVersion),
                     where, "Export the model again with a current exporter, which writes version \"0.2\"");
-}
-
-bool inside(const fs::path& path, const fs::path& root) {
-  const auto [end, ignored] = std::mismatch(root.begin(), root.end(), path.begin(), path.end());
-  return end == root.end();
 }
 
 struct FaultName {
@@ -235,7 +211,7 @@ ModelBundle ModelBundle::from_bytes(std::string text, const fs::path& directory)
   bundle.kind_ = *known;
   bundle.name_ = fields.text("name");
   bundle.assets_ = string_map(fields, "assets");
-  for (const auto& [role, file] : bundle.assets_) require_relative(file, "assets." + role, where);
+  for (const auto& [role, file] : bundle.assets_) places::require_relative(file, "assets." + role, where);
   bundle.user_data_ = string_map(fields, "user_data");
   bundle.raw_ = std::move(text);
   return bundle;
@@ -249,50 +225,28 @@ std::vector<std::string> ModelBundle::component_keys() const {
 }
 
 fs::path ModelBundle::resolve(const std::string& relative, const std::string& field) const {
-  const std::string where = metadata::where_of(*this);
-  require_relative(relative, field, where);
-  const fs::path full = path_ / relative;
-  std::error_code error;
-  // Hub caches link single files to a store beside the folder; a linked folder is another matter.
-  if (!fs::is_directory(full, error)) return full;
-  const fs::path root = fs::canonical(path_, error);
-  if (error) return full;
-  const fs::path real = fs::canonical(full, error);
-  if (!error && !inside(real, root))
-    throw BundleError(
-        BundleFault::kOutsideBundle, field,
-        fmt::format("'{}' is {}, a link to '{}' outside the bundle", field, quote(relative), real.string()), where,
-        "Paths of a bundle are relative and stay inside its folder");
-  return full;
+  return places::resolve(path_, relative, field, metadata::where_of(*this));
 }
 
-std::optional<fs::path> ModelBundle::find_model(std::string_view role) const {
-  if (!assets_.contains(std::string(role))) return std::nullopt;
-  return require_model(role);
+void ModelBundle::require_kind(std::initializer_list<BundleKind> kinds) const {
+  std::string expected;
+  for (const BundleKind kind : kinds) {
+    if (kind == kind_) return;
+    expected += (expected.empty() ? "" : " or ") + std::string(bundle_kind_name(kind));
+  }
+  throw BundleError(BundleFault::kKindMismatch, "kind",
+                    fmt::format("expected bundle kind {}, got {}", expected, bundle_kind_name(kind_)),
+                    metadata::where_of(*this), "Use the program that runs bundles of that kind");
 }
 
 fs::path ModelBundle::require_model(std::string_view role) const {
-  const std::string field = fmt::format("assets.{}", role);
-  const std::string where = metadata::where_of(*this);
   const auto found = assets_.find(std::string(role));
-  if (found == assets_.end())
-    throw BundleError(BundleFault::kMissingField, field, fmt::format("required field '{}' is missing", field), where,
-                      "Name the asset of that role in \"assets\"");
-  const fs::path path = resolve(found->second, field);
-  std::error_code ignored;
-  const bool compiled_name = last_component(path).extension() == ".aimodelc";
-  if (fs::is_directory(path, ignored) && !compiled_name) return path;
-  if (fs::exists(path, ignored) && !compiled_name)
-    throw BundleError(BundleFault::kNotAFolder, field, fmt::format("asset '{}' is a file, not a folder", role),
-                      path.string(), "An .aimodel is a folder of three files: copy it whole, or export it again");
-  const fs::path twin = path.string() + "c";
-  if (compiled_name || fs::exists(twin, ignored))
-    throw BundleError(BundleFault::kCompiledAsset, field,
-                      fmt::format("'{}' is compiled for an Apple device and runs only there",
-                                  (compiled_name ? path : twin).filename().string()),
-                      path.string(), "Use a bundle with the portable .aimodel that it was compiled from");
-  throw BundleError(BundleFault::kMissingAsset, field, fmt::format("asset '{}' not found", role), path.string(),
-                    fmt::format("Copy the asset to that place, or name the right file in \"assets\" of {}", where));
+  if (found == assets_.end()) {
+    const std::string field = fmt::format("assets.{}", role);
+    throw BundleError(BundleFault::kMissingField, field, fmt::format("required field '{}' is missing", field),
+                      metadata::where_of(*this), "Name the asset of that role in \"assets\"");
+  }
+  return places::require_asset(path_, found->second, found->first, metadata::where_of(*this));
 }
 
 void ModelBundle::verify() const {

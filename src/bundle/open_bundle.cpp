@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "bundle/pipeline_files.h"
+#include "bundle/places.h"
 
 namespace coreai {
 namespace {
@@ -12,8 +13,8 @@ namespace fs = std::filesystem;
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 bool is_asset_path(const fs::path& path) {
-  const fs::path name = path.has_filename() ? path.filename() : path.parent_path().filename();
-  return name.extension() == ".aimodel" || name.extension() == ".aimodelc";
+  const fs::path extension = places::without_slash(path).extension();
+  return extension == ".aimodel" || extension == ".aimodelc";
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -116,7 +117,6 @@ void fill(const SpeechBundle& bundle, BundleDescription& made) {
 }
 
 void fill(const SegmenterBundle& bundle, BundleDescription& made) {
-  made.warnings = bundle.warnings();
   for (const auto& [name, value] : bundle.runtime()) made.facts.emplace_back("runtime " + name, value);
   for (const auto& [name, value] : bundle.tracking()) made.facts.emplace_back("tracking " + name, value);
 }
@@ -166,6 +166,21 @@ const ModelBundle* model_bundle(const AnyBundle& bundle) {
     const ModelBundle* operator()(const PipelineDescriptor& b) const { return b.bundle() ? &*b.bundle() : nullptr; }
     const ModelBundle* operator()(const SpeechBundle& b) const { return b.bundle() ? &*b.bundle() : nullptr; }
     const ModelBundle* operator()(const BareAsset& /*asset*/) const { return nullptr; }
+  };
+  return std::visit(Visitor{}, bundle);
+}
+
+std::vector<fs::path> tokenizer_folders(const AnyBundle& bundle) {
+  struct Visitor {
+    std::vector<fs::path> operator()(const LanguageBundle& b) const { return {b.tokenizer_directory()}; }
+    std::vector<fs::path> operator()(const SegmenterBundle& b) const {
+      return places::tokenizers_of(b.kind(), b.path(), "");
+    }
+    std::vector<fs::path> operator()(const PipelineDescriptor& b) const {
+      return places::tokenizers_of(BundleKind::kDiffusion, b.path(), "");
+    }
+    std::vector<fs::path> operator()(const SpeechBundle& b) const { return {b.tokenizer_directory()}; }
+    std::vector<fs::path> operator()(const BareAsset& /*asset*/) const { return {}; }
   };
   return std::visit(Visitor{}, bundle);
 }

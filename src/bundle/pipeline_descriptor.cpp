@@ -7,6 +7,7 @@
 
 #include "bundle/metadata.h"
 #include "bundle/pipeline_files.h"
+#include "bundle/places.h"
 
 namespace coreai {
 namespace {
@@ -80,6 +81,14 @@ bool same_role(std::string_view a, std::string_view b) {
   return denoiser(a) == denoiser(b);
 }
 
+// Roles of the denoiser and of the decoder in a mode.
+std::string_view denoiser_of(DiffusionMode mode) {
+  return mode == DiffusionMode::kHalf ? "transformer_512" : "transformer";
+}
+std::string_view decoder_of(DiffusionMode mode) {
+  return mode == DiffusionMode::kFull ? "vae_decoder" : "vae_decoder_half";
+}
+
 BundleError missing_part(std::string_view role, const fs::path& folder) {
   return BundleError(BundleFault::kMissingAsset, fmt::format("assets.{}", role),
                      fmt::format("required component '{}' not found in the model's folder", role), folder.string(),
@@ -128,16 +137,6 @@ std::string_view diffusion_mode_name(DiffusionMode mode) {
   return "unknown";
 }
 
-std::string_view PipelineDescriptor::denoiser_role(DiffusionMode mode) {
-  return mode == DiffusionMode::kHalf ? "transformer_512" : "transformer";
-}
-std::string_view PipelineDescriptor::decoder_role(DiffusionMode mode) {
-  return mode == DiffusionMode::kFull ? "vae_decoder" : "vae_decoder_half";
-}
-std::string_view PipelineDescriptor::encoder_role(DiffusionMode mode) {
-  return mode == DiffusionMode::kFull ? "vae_encoder" : "vae_encoder_half";
-}
-
 PipelineDescriptor PipelineDescriptor::open(const fs::path& directory) {
   const fs::path path = expand_home(directory);
   std::error_code ignored;
@@ -152,7 +151,7 @@ PipelineDescriptor PipelineDescriptor::open(const fs::path& directory) {
 }
 
 PipelineDescriptor PipelineDescriptor::from(ModelBundle bundle) {
-  metadata::require_kind(bundle, {BundleKind::kDiffusion, BundleKind::kVideoDiffusion});
+  bundle.require_kind({BundleKind::kDiffusion, BundleKind::kVideoDiffusion});
   const std::string where = metadata::where_of(bundle);
   const Json root = metadata::parse(bundle);
   const Fields fields(root, "", where);
@@ -171,7 +170,7 @@ PipelineDescriptor PipelineDescriptor::from(ModelBundle bundle) {
 PipelineDescriptor PipelineDescriptor::detect(const fs::path& directory) {
   PipelineDescriptor made;
   made.path_ = expand_home(directory);
-  made.name_ = (made.path_.has_filename() ? made.path_ : made.path_.parent_path()).filename().string();
+  made.name_ = places::without_slash(made.path_).filename().string();
   for (const auto& name : pipeline::asset_names(made.path_)) {
     const std::string role = pipeline::role_of_file(name);
     if (!role.empty() && made.find(role) == nullptr)
@@ -208,13 +207,28 @@ const DiffusionComponent* PipelineDescriptor::find(std::string_view role) const 
 fs::path PipelineDescriptor::require(std::string_view role) const {
   const DiffusionComponent* component = find(role);
   if (component == nullptr) throw missing_part(role, path_);
-  if (component->source == ComponentSource::kMetadata) return bundle_->require_model(component->role);
-  pipeline::require_portable(component->path, component->role);
-  return component->path;
+  return require(*component);
+}
+
+fs::path PipelineDescriptor::require(const DiffusionComponent& component) const {
+  const std::string where = bundle_ ? metadata::where_of(*bundle_) : path_.string();
+  return places::require_asset(path_, component.path.lexically_relative(path_).string(), component.role, where);
+}
+
+std::vector<BundleError> PipelineDescriptor::missing_parts() const {
+  std::vector<BundleError> found;
+  // Videos have one size; their exporters' names for the other parts are not fixed.
+  if (bundle_ && bundle_->kind() == BundleKind::kVideoDiffusion) {
+    if (find("transformer") == nullptr) found.push_back(missing_part("transformer", path_));
+    return found;
+  }
+  if (modes().empty()) found.push_back(missing_mode(std::nullopt));
+  if (find("text_encoder") == nullptr && find("text_encoder_2") == nullptr)
+    found.push_back(missing_part("text_encoder", path_));
+  return found;
 }
 
 std::vector<BundleError> PipelineDescriptor::problems() const {
-  const bool video = bundle_ && bundle_->kind() == BundleKind::kVideoDiffusion;
   std::vector<BundleError> found;
   const auto note = [&](const auto& check) {
     try {
@@ -223,14 +237,8 @@ std::vector<BundleError> PipelineDescriptor::problems() const {
       found.push_back(e);
     }
   };
-  for (const auto& component : components_)
-    if (!video || !same_role(component.role, "transformer")) note([&] { require(component.role); });
-  // Videos have one size; their exporters' names for the decoder are not fixed.
-  if (video) {
-    note([&] { require("transformer"); });
-  } else {
-    note([&] { choose_mode(); });
-  }
+  for (const auto& component : components_) note([&] { require(component); });
+  for (auto& missing : missing_parts()) found.push_back(std::move(missing));
   note([&] { batch_norm_statistics(); });
   return found;
 }
@@ -243,7 +251,7 @@ void PipelineDescriptor::verify() const {
 std::vector<DiffusionMode> PipelineDescriptor::modes() const {
   std::vector<DiffusionMode> possible;
   for (const auto mode : kModes)
-    if (find(denoiser_role(mode)) != nullptr && find(decoder_role(mode)) != nullptr) possible.push_back(mode);
+    if (find(denoiser_of(mode)) != nullptr && find(decoder_of(mode)) != nullptr) possible.push_back(mode);
   return possible;
 }
 
@@ -251,15 +259,19 @@ DiffusionMode PipelineDescriptor::choose_mode(std::optional<DiffusionMode> wante
   const auto possible = modes();
   if (!wanted && !possible.empty()) return possible.front();
   if (wanted && std::find(possible.begin(), possible.end(), *wanted) != possible.end()) return *wanted;
+  throw BundleError(missing_mode(wanted));
+}
+
+BundleError PipelineDescriptor::missing_mode(std::optional<DiffusionMode> wanted) const {
   std::string there;
   for (const auto& component : components_) there += (there.empty() ? "" : ", ") + component.role;
-  throw BundleError(BundleFault::kMissingAsset, "assets",
-                    wanted ? fmt::format("the parts for mode '{}' are not all there", diffusion_mode_name(*wanted))
-                           : "the parts for no mode are all there",
-                    path_.string(),
-                    fmt::format("full needs transformer (or unet) and vae_decoder; tiled transformer and "
-                                "vae_decoder_half; half transformer_512 and vae_decoder_half. There are: {}",
-                                there.empty() ? "none" : there));
+  return BundleError(BundleFault::kMissingAsset, "assets",
+                     wanted ? fmt::format("the parts for mode '{}' are not all there", diffusion_mode_name(*wanted))
+                            : "the parts for no mode are all there",
+                     path_.string(),
+                     fmt::format("full needs transformer (or unet) and vae_decoder; tiled transformer and "
+                                 "vae_decoder_half; half transformer_512 and vae_decoder_half. There are: {}",
+                                 there.empty() ? "none" : there));
 }
 
 std::optional<BatchNormStatistics> PipelineDescriptor::batch_norm_statistics() const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "coreai/base/ascii.h"
 #include "coreai/base/npy.h"
 
 namespace coreai {
@@ -28,6 +29,8 @@ bool fits(const Shape& shape, const Shape& expected) {
 
 NDArray read_sidecar(const fs::path& file, DType dtype, const Shape& shape) {
   NDArray array;
+  std::error_code ignored;
+  if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored)) throw sidecar_error(file, "no regular file");
   try {
     array = read_npy(file);
   } catch (const NotFoundError& e) {
@@ -64,9 +67,8 @@ std::vector<std::string> asset_names(const fs::path& folder) {
 }
 
 std::string role_of_file(std::string_view name) {
-  std::string plain;
-  for (const char c : fs::path(name).stem().string())
-    if (c != '_' && c != '-') plain += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  std::string plain = lower_case(fs::path(name).stem().string());
+  std::erase_if(plain, [](char c) { return c == '_' || c == '-'; });
   const auto has = [&](std::string_view part) { return plain.find(part) != std::string::npos; };
   const std::string half = has("half") ? "_half" : "";
   if (has("textencoder2")) return "text_encoder_2";
@@ -78,24 +80,10 @@ std::string role_of_file(std::string_view name) {
   return "";
 }
 
-void require_portable(const fs::path& asset, const std::string& role) {
-  std::error_code ignored;
-  const std::string field = "assets." + role;
-  if (asset.extension() == ".aimodelc")
-    throw BundleError(
-        BundleFault::kCompiledAsset, field,
-        fmt::format("'{}' is compiled for an Apple device and runs only there", asset.filename().string()),
-        asset.string(), "Use a bundle with the portable .aimodel that it was compiled from");
-  if (fs::is_directory(asset, ignored)) return;
-  const bool there = fs::exists(asset, ignored);
-  throw BundleError(there ? BundleFault::kNotAFolder : BundleFault::kMissingAsset, field,
-                    fmt::format("asset '{}' {}", role, there ? "is a file, not a folder" : "not found"), asset.string(),
-                    "An .aimodel is a folder of three files: copy it whole, or export it again");
-}
-
 BatchNormStatistics read_statistics(const fs::path& mean, const fs::path& variance) {
   BatchNormStatistics made;
   made.mean = read_sidecar(mean, DType::kF32, {kDynamic});
+  if (made.mean.element_count() == 0) throw sidecar_error(mean, "the array has no values");
   made.variance = read_sidecar(variance, DType::kF32, made.mean.shape());
   for (const float value : made.mean.values<float>())
     if (!std::isfinite(value)) throw sidecar_error(mean, "the array has a value that is no finite number");

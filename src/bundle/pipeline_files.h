@@ -26,8 +26,6 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kP
 std::vector<std::string> asset_names(const std::filesystem::path& folder);
 // The role a file name means, in snake_case or CamelCase; empty for none. Half-size parts have roles of their own.
 std::string role_of_file(std::string_view name);
-// Throws BundleError (kCompiledAsset, kNotAFolder, kMissingAsset).
-void require_portable(const std::filesystem::path& asset, const std::string& role);
 // Throws BundleError (kMalformedSidecar).
 BatchNormStatistics read_statistics(const std::filesystem::path& mean, const std::filesystem::path& variance);
 

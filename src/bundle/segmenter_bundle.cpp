@@ -23,22 +23,6 @@ std::map<std::string, std::string> read_values(const Fields& root, const char* k
 
 }  // namespace
 
-std::string_view segmenter_form_name(SegmenterForm form) {
-  switch (form) {
-    case SegmenterForm::kText:
-      return "text";
-    case SegmenterForm::kPoints:
-      return "points";
-    case SegmenterForm::kSplit:
-      return "split";
-    case SegmenterForm::kVideo:
-      return "video";
-    case SegmenterForm::kUnknown:
-      return "unknown";
-  }
-  return "unknown";
-}
-
 SegmenterForm segmenter_form(std::span<const FunctionDescriptor> functions) {
   const bool split = has_function(functions, "image_encode") && has_function(functions, "text_encode") &&
                      has_function(functions, "detect");
@@ -58,7 +42,7 @@ SegmenterBundle SegmenterBundle::open(const std::filesystem::path& directory) {
 }
 
 SegmenterBundle SegmenterBundle::from(ModelBundle bundle) {
-  metadata::require_kind(bundle, {BundleKind::kSegmenter, BundleKind::kVideoSegmenter});
+  bundle.require_kind({BundleKind::kSegmenter, BundleKind::kVideoSegmenter});
   metadata::require_role(bundle, "main", "the segmenter's .aimodel");
   SegmenterBundle made(std::move(bundle));
   if (made.kind() == BundleKind::kSegmenter) return made;

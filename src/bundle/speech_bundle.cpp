@@ -7,6 +7,7 @@
 
 #include "bundle/generation_config.h"
 #include "bundle/metadata.h"
+#include "bundle/places.h"
 
 namespace coreai {
 namespace {
@@ -101,12 +102,6 @@ StreamingGeometry read_streaming(const Fields& fields) {
   return streaming;
 }
 
-void require_part(bool there, const fs::path& path, const char* role) {
-  if (there) return;
-  throw BundleError(BundleFault::kMissingAsset, role, fmt::format("asset '{}' not found", role), path.string(),
-                    "A speech folder without metadata.json holds encoder.aimodel and decoder.aimodel");
-}
-
 // Pairs [position, token]: sorted by position, tokens that are null left out. Nothing for another form.
 std::vector<std::int32_t> forced_tokens(const Json& list) {
   std::vector<std::pair<std::int64_t, std::int32_t>> pairs;
@@ -143,17 +138,15 @@ SpeechBundle SpeechBundle::open(const fs::path& directory) {
   if (!older || fs::exists(path / "metadata.json", ignored)) return from(ModelBundle::open(path));
   SpeechBundle made;
   made.path_ = path;
-  made.name_ = (path.has_filename() ? path : path.parent_path()).filename().string();
+  made.name_ = places::without_slash(path).filename().string();
   made.roles_ = {"encoder", "decoder"};
-  for (const char* role : {"encoder", "decoder"}) {
-    const fs::path asset = path / (std::string(role) + ".aimodel");
-    require_part(fs::exists(asset, ignored), asset, role);
-  }
+  for (const auto& role : made.roles_)
+    if (!fs::exists(path / (role + ".aimodel"), ignored)) made.require_model(role);  // throws what is wrong
   return made;
 }
 
 SpeechBundle SpeechBundle::from(ModelBundle bundle) {
-  metadata::require_kind(bundle, {BundleKind::kSpeechRecognizer});
+  bundle.require_kind({BundleKind::kSpeechRecognizer});
   const std::string where = metadata::where_of(bundle);
   const Json root = metadata::parse(bundle);
   const Fields fields(root, "", where);
@@ -185,15 +178,7 @@ SpeechBundle SpeechBundle::from(ModelBundle bundle) {
 
 fs::path SpeechBundle::require_model(std::string_view role) const {
   if (bundle_) return bundle_->require_model(role);
-  const fs::path path = path_ / fmt::format("{}.aimodel", role);
-  std::error_code ignored;
-  require_part(std::ranges::find(roles_, role) != roles_.end() && fs::exists(path, ignored), path,
-               role == "encoder" ? "encoder" : "decoder");
-  if (!fs::is_directory(path, ignored))
-    throw BundleError(BundleFault::kNotAFolder, std::string(role),
-                      fmt::format("asset '{}' is a file, not a folder", role), path.string(),
-                      "An .aimodel is a folder of three files: copy it whole, or export it again");
-  return path;
+  return places::require_asset(path_, fmt::format("{}.aimodel", role), std::string(role), path_.string());
 }
 
 std::vector<BundleError> SpeechBundle::problems() const {
@@ -215,14 +200,7 @@ void SpeechBundle::verify() const {
 }
 
 fs::path SpeechBundle::tokenizer_directory() const {
-  std::error_code ignored;
-  for (const fs::path& folder : {path_ / "processor", path_ / "tokenizer", path_})
-    if (fs::exists(folder / "tokenizer.json", ignored)) return folder;
-  throw BundleError(
-      BundleFault::kMissingTokenizer, "tokenizer", "the bundle has no tokenizer: this file is missing",
-      (path_ / "processor" / "tokenizer.json").string(),
-      "Copy the model's tokenizer.json and tokenizer_config.json there; nothing is ever downloaded at run "
-      "time");
+  return places::speech_tokenizer(path_);
 }
 
 WhisperGeneration SpeechBundle::whisper_generation() const {

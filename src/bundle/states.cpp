@@ -30,6 +30,11 @@ std::string_view state_kind_name(StateKind kind) {
   return "unknown";
 }
 
+std::optional<std::int64_t> cache_positions(const ValueDescriptor& state) {
+  if (state.shape.rank() != 4 && state.shape.rank() != 5) return std::nullopt;
+  return state.shape[state.shape.rank() - 2];
+}
+
 std::string state_kind_conflict(const ValueDescriptor& state, StateKind kind) {
   const auto unknown = std::count(state.shape.begin(), state.shape.end(), kDynamic);
   const auto impossible = [&](const char* why) {
@@ -38,8 +43,9 @@ std::string state_kind_conflict(const ValueDescriptor& state, StateKind kind) {
   };
   if (unknown > 1) return impossible("has more than one unknown extent");
   if (kind != StateKind::kKvCache) return unknown == 0 ? "" : impossible("has an unknown extent");
-  const bool positions = unknown == 1 || state.shape.rank() == 4 || state.shape.rank() == 5;
-  return positions ? "" : impossible("has no axis of positions: four or five extents are needed");
+  return unknown == 1 || cache_positions(state)
+             ? ""
+             : impossible("has no axis of positions: four or five extents are needed");
 }
 
 namespace metadata {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <numeric>
 
+#include "coreai/base/ascii.h"
 #include "coreai/base/error.h"
 #include "language/decoder.h"
 
@@ -13,11 +13,6 @@ namespace coreai {
 namespace {
 
 constexpr std::size_t kMaxStates = 4;
-
-bool contains_ignoring_case(std::string_view text, std::string_view part) {
-  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
-  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
-}
 
 [[noreturn]] void refuse(const FunctionDescriptor& function, std::string what) {
   throw UnsupportedError(
@@ -47,12 +42,6 @@ struct StateRole {
   // Recurrent states and windows hold what cannot be recomputed from a shorter run.
   bool recurrent() const { return !growing_axis && !fixed_capacity; }
 };
-
-// [layers, batch, heads, positions, channels], or the same of one layer.
-std::optional<std::int64_t> cache_positions(const ValueDescriptor& state) {
-  if (state.shape.rank() != 5 && state.shape.rank() != 4) return std::nullopt;
-  return state.shape[state.shape.rank() - 2];
-}
 
 // What the bundle declares decides; the shape has to allow it.
 StateRole classify_declared(const FunctionDescriptor& function, const ValueDescriptor& state, StateKind kind,

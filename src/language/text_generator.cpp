@@ -63,10 +63,7 @@ TextGenerator::TextGenerator(LanguageBundle bundle, Tokenizer tokenizer, std::op
 TextGenerator TextGenerator::load(const std::filesystem::path& path, const SpecializationOptions& options) {
   const auto start = Clock::now();
   LanguageBundle bundle = LanguageBundle::open(path);
-  if (bundle.kind() != BundleKind::kLlm)
-    throw BundleError(BundleFault::kKindMismatch, "kind",
-                      fmt::format("expected bundle kind llm, got {}", bundle_kind_name(bundle.kind())),
-                      (bundle.path() / "metadata.json").string(), "Use the program that runs bundles of that kind");
+  bundle.bundle().require_kind({BundleKind::kLlm});
   const std::filesystem::path asset = bundle.model_path();
   const std::filesystem::path directory = bundle.tokenizer_directory();
   // The tokenizer is parsed beside the model: each takes about half of a warm load.

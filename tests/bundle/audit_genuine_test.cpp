@@ -1,6 +1,8 @@
 // Bundles that the public exporters wrote: none has an error or a warning, and every note is a true one with its
 // reason.
 #include "bundle/broken_bundle.h"
+#include "coreai/bundle/model_bundle.h"
+#include "shared_data.h"
 
 namespace coreai::test {
 namespace {
@@ -28,13 +30,6 @@ constexpr TrueFinding kTrueFindings[] = {
 // Recordings and listings that lie beside the bundles in the collection; nothing in a bundle refers to them.
 bool is_recording(const std::string& path) {
   return path == "cases.json" || path == "cases.bin" || path == "interp.json" || path.ends_with(".txt");
-}
-
-// Beside the checkout, or beside the folder it lies in.
-fs::path shared_data() {
-  fs::path folder = fs::path(COREAI_SOURCE_DIR).parent_path();
-  if (!fs::exists(folder / "shared/data")) folder = folder.parent_path();
-  return folder / "shared/data";
 }
 
 void expect_true_findings(const fs::path& bundle) {
@@ -71,7 +66,12 @@ std::pair<int, int> audit_all(const fs::path& parent) {
       ++bundles;
       continue;
     }
-    EXPECT_THROW(audit_bundle(folder), std::exception) << folder;
+    try {
+      audit_bundle(folder);
+      ADD_FAILURE() << folder << " has no metadata.json";
+    } catch (const BundleError& error) {
+      EXPECT_EQ(bundle_fault_name(error.fault()), "missing-metadata") << folder;
+    }
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (entry.path().extension() != ".aimodel") continue;
       const AuditReport report = audit_bundle(entry.path());

@@ -144,6 +144,8 @@ const Broken kAssets[] = {
     {"UnknownRole", "role-unknown", [](const fs::path& b) { set(b, "assets", {{"main", kAsset}, {"mian", kAsset}}); }},
     {"TwoRolesOneAsset", "roles-share-asset",
      [](const fs::path& b) { set(b, "assets", {{"main", kAsset}, {"mian", kAsset}}); }},
+    {"TwoSpellingsOfOneAsset", "roles-share-asset",
+     [](const fs::path& b) { set(b, "assets", {{"main", kAsset}, {"mian", std::string("./") + kAsset + "/"}}); }},
     {"AssetAbove", "path-outside-bundle", [](const fs::path& b) { set_main(b, "../tiny.aimodel"); }},
     {"AbsoluteAsset", "path-outside-bundle", [](const fs::path& b) { set_main(b, "/etc/tiny.aimodel"); }},
     {"AssetLinkedFromOutside", "path-outside-bundle",
@@ -205,6 +207,8 @@ const Broken kAssets[] = {
        write_file(b / kAsset / "main.mlirb", std::string(5000, 'x'));
        renew_hash(b / kAsset);
      }},
+    {"OperationOfNobody", "asset-program-unsupported",
+     [](const fs::path& b) { rename_in_program(b / kAsset, "primitive.rsqrt", "primitive.rsqrx"); }},
     {"InvalidProgram", "asset-program-invalid", invalid_program},
     {"NoFunctions", "asset-no-functions", [](const fs::path& b) { replace_program(b / kAsset, ir::Module()); }},
 };
@@ -261,6 +265,22 @@ const Broken kTokenizers[] = {
      [](const fs::path& b) {
        fs::remove(b / "tokenizer" / "tokenizer.json");
        ASSERT_EQ(::mkfifo((b / "tokenizer" / "tokenizer.json").c_str(), 0600), 0);
+     }},
+    {"TokenizerOfASmallerModel", "tokenizer-vocabulary-small",
+     [](const fs::path& b) {
+       edit_json(b / "tokenizer" / "tokenizer.json", [](Json& root) {
+         Json& model = root["model"];
+         model["merges"] = Json::array();
+         Json kept = Json::object();
+         for (const auto& [token, id] : model["vocab"].items())
+           if (id < 200) kept[token] = id;
+         model["vocab"] = kept;
+       });
+     }},
+    {"TokenizerNamedOutside", "path-outside-bundle",
+     [](const fs::path& b) {
+       fs::remove_all(b / "tokenizer");
+       set_language(b, "tokenizer", "../tokenizer");
      }},
     {"NoTokenizerConfig", "tokenizer-config-missing",
      [](const fs::path& b) { fs::remove(b / "tokenizer" / "tokenizer_config.json"); }},
@@ -336,6 +356,12 @@ const Broken kRest[] = {
      [](const fs::path& b) { fs::create_directory(b / "other.aimodel"); }},
     {"AssetOfNobody", "asset-undeclared",
      [](const fs::path& b) { fs::copy(b / kAsset, b / "other.aimodel", fs::copy_options::recursive); }},
+    {"FoldersInFolders", "too-many-files",
+     [](const fs::path& b) {
+       fs::path folder = b / "tokenizer";
+       for (int level = 0; level < 33; ++level) folder /= "deep";
+       fs::create_directories(folder);
+     }},
     {"FileOfNobody", "file-undeclared", [](const fs::path& b) { write_file(b / "notes.txt", "remember"); }},
     {"LinkedTokenizer", "symlink",
      [](const fs::path& b) {
@@ -380,6 +406,25 @@ INSTANTIATE_TEST_SUITE_P(Assets, BrokenBundle, testing::ValuesIn(kAssets), name_
 INSTANTIATE_TEST_SUITE_P(Functions, BrokenBundle, testing::ValuesIn(kFunctions), name_of);
 INSTANTIATE_TEST_SUITE_P(Tokenizers, BrokenBundle, testing::ValuesIn(kTokenizers), name_of);
 INSTANTIATE_TEST_SUITE_P(Rest, BrokenBundle, testing::ValuesIn(kRest), name_of);
+
+TEST(Audit, AnotherSpellingOfAPathIsTheSamePath) {
+  const Scratch scratch;
+  const fs::path bundle = copy_bundle(scratch, kDecoder);
+  set_main(bundle, std::string("./") + kAsset + "/");
+  EXPECT_TRUE(audit_bundle(bundle).findings.empty());
+}
+
+// What a file says stays one line of the report.
+TEST(Audit, SentencesAreOneLine) {
+  const Scratch scratch;
+  const fs::path bundle = copy_bundle(scratch, kDecoder);
+  set(bundle, "assets", {{"main", kAsset}, {"x\nclean: 0 errors", "gone\n.aimodel"}});
+  set_language(bundle, "function_map", {{"a\nb", {"c\nd"}}});
+  const AuditReport report = audit_bundle(bundle);
+  EXPECT_EQ(report.count(Severity::kError), 2u);
+  for (const Finding& finding : report.findings)
+    EXPECT_EQ((finding.sentence + finding.fix).find('\n'), std::string::npos) << finding.sentence;
+}
 
 TEST(Audit, TheDecodersAreClean) {
   for (const char* name : {"f16", "f32", "f32_composites", "q4"}) {

@@ -171,7 +171,7 @@ TEST_F(Bundle, ASingleLinkedFileIsFollowed) {
 TEST_F(Bundle, MissingAndCompiledAssets) {
   const auto model = [&] { LanguageBundle::open(dir_).model_path(); };
   fs::remove(dir_ / "small.aimodel");
-  expect_fault(BundleFault::kMissingAsset, "asset 'main' not found", model);
+  expect_fault(BundleFault::kMissingAsset, "asset \"main\" not found", model);
   fs::create_directories(dir_ / "small.aimodelc");
   expect_fault(BundleFault::kCompiledAsset, "'small.aimodelc' is compiled for an Apple device", model);
   replace("small.aimodel", "small.h18p.aimodelc");

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "coreai/bundle/open_bundle.h"
+#include "shared_data.h"
 
 namespace coreai {
 namespace {
@@ -27,13 +28,6 @@ std::string kind_of(const std::string& name) {
   if (name.starts_with("parakeet")) return "speech_recognizer";
   if (name.starts_with("sam3")) return "segmenter";
   return name.starts_with("qwen3_vl") ? "vlm" : "llm";
-}
-
-// Beside the checkout, or beside the folder it lies in.
-fs::path shared_data() {
-  fs::path folder = fs::path(COREAI_SOURCE_DIR).parent_path();
-  if (!fs::exists(folder / "shared/data")) folder = folder.parent_path();
-  return folder / "shared/data";
 }
 
 void expect_reads_and_verifies(const fs::path& folder, const std::string& kind) {
@@ -128,7 +122,7 @@ TEST(GenuineBundles, MetadataOfTheLargerOnesReadsAsItsKind) {
 }
 
 TEST(GenuineBundles, OfSharedDataReadAsTheirKind) {
-  const fs::path data = shared_data();
+  const fs::path data = test::shared_data();
   if (!fs::exists(data / "genuine")) GTEST_SKIP() << "no " << (data / "genuine");
   const auto [bundles, bare] = expect_all_read(data / "genuine");
   EXPECT_EQ(bundles, 27);

@@ -133,7 +133,7 @@ TEST_F(Envelope, AFolderInPlaceOfTheMetadata) {
 TEST_F(Envelope, AFileInPlaceOfAnAsset) {
   fs::remove(dir_ / "s.aimodel");
   write(dir_ / "s.aimodel", "bytes");
-  expect_fault(BundleFault::kNotAFolder, "assets.main", "asset 'main' is a file, not a folder",
+  expect_fault(BundleFault::kNotAFolder, "assets.main", "asset \"main\" is a file, not a folder",
                [&] { ModelBundle::open(dir_).verify(); });
 }
 
@@ -149,9 +149,17 @@ TEST_F(Envelope, EveryProblemOfTheAssetsIsListed) {
   EXPECT_EQ(problems[0].fault(), BundleFault::kNotAFolder);
   EXPECT_EQ(problems[1].fault(), BundleFault::kCompiledAsset);
   EXPECT_EQ(problems[2].fault(), BundleFault::kMissingAsset);
-  expect_fault(BundleFault::kNotAFolder, "assets.b", "asset 'b'", [&] { bundle.verify(); });
-  EXPECT_EQ(bundle.find_model("z"), std::nullopt);
-  EXPECT_EQ(bundle.find_model("a"), dir_ / "s.aimodel");
+  expect_fault(BundleFault::kNotAFolder, "assets.b", "asset \"b\"", [&] { bundle.verify(); });
+  EXPECT_EQ(bundle.require_model("a"), dir_ / "s.aimodel");
+}
+
+// What a file says must not look like the program's own words.
+TEST_F(Envelope, RolesAreQuotedInMessages) {
+  metadata(R"({"metadata_version": "0.2", "kind": "segmenter", "name": "s",
+    "assets": {"x\nclean: 0 errors": "gone.aimodel"}})");
+  const auto problems = ModelBundle::open(dir_).problems();
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_EQ(problems[0].problem(), R"(asset "x\nclean: 0 errors" not found)");
 }
 
 TEST_F(Envelope, LinkedFilesAreFollowedAndListed) {
@@ -185,7 +193,7 @@ TEST_F(Envelope, NamesOnDiskNeedNotBeUtf8) {
   bundle.verify();
   EXPECT_THAT(bundle.symlinks(), SizeIs(1));
   fs::remove(odd / "s.aimodel");
-  expect_fault(BundleFault::kMissingAsset, "assets.main", "asset 'main' not found", [&] { bundle.verify(); });
+  expect_fault(BundleFault::kMissingAsset, "assets.main", "asset \"main\" not found", [&] { bundle.verify(); });
 }
 
 TEST_F(Envelope, BytesWithAFolderNeedNoFile) {

@@ -13,7 +13,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr const char* kPipeline = R"({"metadata_version": "0.2", "kind": "diffusion", "name": "d",
-  "assets": {"transformer": "Transformer.aimodel", "vae_decoder": "VAEDecoder.aimodel"},
+  "assets": {"transformer": "Transformer.aimodel", "text_encoder": "TextEncoder.aimodel",
+             "vae_decoder": "VAEDecoder.aimodel"},
   "diffusion": {"type": "flux2", "prediction_type": "flow_matching", "image_size": 256, "decoder_shift_factor": 0.5,
                 "guidance_embeds": false, "default_steps": 4, "rope_axes_dims": [4, 4], "rope_theta": 2000}})";
 
@@ -22,8 +23,7 @@ class Pipeline : public test::BundleFolder {
   void SetUp() override {
     BundleFolder::SetUp();
     metadata(kPipeline);
-    folder("Transformer.aimodel");
-    folder("VAEDecoder.aimodel");
+    for (const char* name : {"Transformer.aimodel", "TextEncoder.aimodel", "VAEDecoder.aimodel"}) folder(name);
   }
   void expect(const std::string& from, const std::string& to, BundleFault fault, const std::string& field,
               const std::string& part) {
@@ -100,6 +100,34 @@ TEST_F(Pipeline, BadBlocksAreNamed) {
   EXPECT_THAT(unknown.warnings(), ElementsAre(HasSubstr("\"flux3\" is not known")));
 }
 
+// One rule for verify() and for an audit.
+TEST_F(Pipeline, PartsThatTheKindCannotDoWithout) {
+  const auto missing = [&](const std::string& from, const std::string& to) {
+    metadata(replaced(kPipeline, from, to));
+    std::vector<std::string> fields;
+    for (const BundleError& error : PipelineDescriptor::open(dir_).missing_parts()) fields.push_back(error.field());
+    return fields;
+  };
+  fs::remove(dir_ / "VAEDecoder.aimodel");  // else it is found by its name
+  EXPECT_THAT(missing("\"text_encoder\"", "\"text_encoder_2\""), IsEmpty());
+  EXPECT_THAT(missing("\"text_encoder\"", "\"encoder\""), ElementsAre("assets.text_encoder"));
+  EXPECT_THAT(missing("\"vae_decoder\"", "\"vae\""), ElementsAre("assets"));
+  EXPECT_THAT(missing("\"diffusion\",", "\"video-diffusion\","), IsEmpty());
+}
+
+TEST_F(Pipeline, EveryDeclaredPartIsChecked) {
+  metadata(replaced(kPipeline, "\"vae_decoder\"", "\"unet\": \"gone.aimodel\", \"vae_decoder\""));
+  expect_fault(BundleFault::kMissingAsset, "assets.unet", "asset \"unet\" not found",
+               [&] { PipelineDescriptor::open(dir_).verify(); });
+}
+
+TEST_F(Pipeline, AProbedPartLinkedFromOutsideIsRefused) {
+  fs::create_directories(root_ / "elsewhere");
+  fs::create_directory_symlink(root_ / "elsewhere", dir_ / "VAEDecoder_half.aimodel");
+  expect_fault(BundleFault::kOutsideBundle, "assets.vae_decoder_half", "outside the bundle",
+               [&] { PipelineDescriptor::open(dir_).verify(); });
+}
+
 TEST_F(Pipeline, UnetAndTransformerAreOnePart) {
   metadata(replaced(kPipeline, "\"transformer\": \"T", "\"unet\": \"T"));
   const auto pipeline = PipelineDescriptor::open(dir_);
@@ -135,9 +163,6 @@ TEST_F(Pipeline, TheModeFollowsFromTheFiles) {
   const auto all = PipelineDescriptor::open(dir_);
   EXPECT_EQ(all.choose_mode(), kFull);
   EXPECT_EQ(all.choose_mode(kHalf), kHalf);
-  EXPECT_EQ(PipelineDescriptor::denoiser_role(kHalf), "transformer_512");
-  EXPECT_EQ(PipelineDescriptor::decoder_role(kTiled), "vae_decoder_half");
-  EXPECT_EQ(PipelineDescriptor::encoder_role(kFull), "vae_encoder");
   const auto half = detected({"Transformer.aimodel", "VAEDecoder.aimodel"});
   expect_fault(BundleFault::kMissingAsset, "assets", "the parts for mode 'half' are not all there",
                [&] { half.choose_mode(kHalf); });
@@ -196,7 +221,14 @@ TEST_F(Pipeline, ReadsBatchNormStatistics) {
   expect_fault(kBad, "vae_bn_var.npy", "the array has shape [2], not [3]", read);
   write_npy(dir_ / "vae_bn_var.npy", row({1, -1, 1}));
   expect_fault(kBad, "vae_bn_var.npy", "the value -1, no variance", read);
+  fs::remove(dir_ / "vae_bn_var.npy");
+  folder("vae_bn_var.npy");
+  expect_fault(kBad, "vae_bn_var.npy", "no regular file", read);
+  write_npy(dir_ / "vae_bn_mean.npy", row({}));
+  expect_fault(kBad, "vae_bn_mean.npy", "the array has no values", read);
   write_npy(dir_ / "vae_bn_mean.npy", row({1, std::numeric_limits<float>::infinity(), 1}));
+  fs::remove(dir_ / "vae_bn_var.npy");
+  write_npy(dir_ / "vae_bn_var.npy", row({1, 1, 1}));
   expect_fault(kBad, "vae_bn_mean.npy", "no finite number",
                [&] { PipelineDescriptor::open(dir_).batch_norm_statistics(); });
 }

@@ -85,7 +85,7 @@ TEST_F(Speech, BadConfigurationsAreNamed) {
   expect("\"num_mel_bins\": 16", "\"bins\": 16", BundleFault::kMissingField, "config.encoder.num_mel_bins", "missing");
   expect("\"speech_recognizer\"", "\"llm\"", BundleFault::kKindMismatch, "kind",
          "expected bundle kind speech_recognizer, got llm");
-  expect("j.aimodel", "gone.aimodel", BundleFault::kMissingAsset, "assets.joint", "asset 'joint' not found");
+  expect("j.aimodel", "gone.aimodel", BundleFault::kMissingAsset, "assets.joint", "asset \"joint\" not found");
 }
 
 TEST_F(Speech, WhisperIsTheArchitectureWithoutAnother) {
@@ -107,7 +107,8 @@ TEST_F(Speech, TheOlderFolderNeedsBothAssets) {
   fs::remove(dir_ / "metadata.json");
   expect_fault(BundleFault::kMissingMetadata, "", "metadata.json not found", [&] { SpeechBundle::open(dir_); });
   folder("encoder.aimodel");
-  expect_fault(BundleFault::kMissingAsset, "decoder", "asset 'decoder' not found", [&] { SpeechBundle::open(dir_); });
+  expect_fault(BundleFault::kMissingAsset, "assets.decoder", "asset \"decoder\" not found",
+               [&] { SpeechBundle::open(dir_); });
   folder("decoder.aimodel");
   const auto bundle = SpeechBundle::open(dir_ / "");
   EXPECT_FALSE(bundle.bundle());
@@ -120,8 +121,13 @@ TEST_F(Speech, TheOlderFolderNeedsBothAssets) {
   write(dir_ / "tokenizer.json", "{}");
   EXPECT_EQ(bundle.tokenizer_directory(), dir_ / "");
   fs::remove(dir_ / "decoder.aimodel");
+  fs::create_directories(root_ / "elsewhere");
+  fs::create_directory_symlink(root_ / "elsewhere", dir_ / "decoder.aimodel");
+  expect_fault(BundleFault::kOutsideBundle, "assets.decoder", "outside the bundle",
+               [&] { SpeechBundle::open(dir_).verify(); });
+  fs::remove(dir_ / "decoder.aimodel");
   write(dir_ / "decoder.aimodel", "a file");
-  expect_fault(BundleFault::kNotAFolder, "decoder", "is a file, not a folder",
+  expect_fault(BundleFault::kNotAFolder, "assets.decoder", "is a file, not a folder",
                [&] { SpeechBundle::open(dir_).verify(); });
 }
 

@@ -8,16 +8,9 @@
 #include <sstream>
 #include <string>
 
-namespace coreai::test {
+#include "shared_data.h"
 
-// The folder of recorded data beside the repository, or one of its parents; it need not exist.
-inline std::filesystem::path shared_data() {
-  std::filesystem::path folder = std::filesystem::path(COREAI_SOURCE_DIR).parent_path();
-  for (int level = 0; level < 2 && !std::filesystem::exists(folder / "shared/data"); ++level) {
-    folder = folder.parent_path();
-  }
-  return folder / "shared/data";
-}
+namespace coreai::test {
 
 inline std::string read_text(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);

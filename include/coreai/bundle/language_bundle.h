@@ -26,6 +26,9 @@ struct DeclaredState {
   std::string name;  // of the function's state
   StateKind kind = StateKind::kKvCache;
 };
+// Positions that a cache [layers, batch, heads, positions, channels], or one of a single layer, holds: its last extent
+// but one, kDynamic where it grows. Nothing for another rank.
+std::optional<std::int64_t> cache_positions(const ValueDescriptor& state);
 // Why a state of that shape cannot be of that kind; empty where it can. Caches have one unknown extent or their
 // positions last but one of four or five; other states have no unknown extent.
 std::string state_kind_conflict(const ValueDescriptor& state, StateKind kind);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -83,8 +84,8 @@ class ModelBundle {
   const std::string& raw() const { return raw_; }
 
   std::vector<std::string> component_keys() const;  // sorted
-  // Where the asset of a role lies, after the checks of require_model; nothing for an undeclared role.
-  std::optional<std::filesystem::path> find_model(std::string_view role) const;
+  // Throws BundleError (kKindMismatch) for a bundle of another kind.
+  void require_kind(std::initializer_list<BundleKind> kinds) const;
   // Throws BundleError: the role is not declared, its path leaves the bundle, nothing is there, or it is compiled.
   std::filesystem::path require_model(std::string_view role) const;
   // Requires every declared asset; throws the first of problems().

@@ -39,6 +39,9 @@ struct BundleDescription {
 BundleDescription describe(const AnyBundle& bundle);
 // The envelope; null for a bare asset and for folders without metadata.json.
 const ModelBundle* model_bundle(const AnyBundle& bundle);
+// Folders with the tokenizers that the bundle needs or has; none of a bare asset. Throws BundleError
+// (kMissingTokenizer, kNotAFolder, kOutsideBundle).
+std::vector<std::filesystem::path> tokenizer_folders(const AnyBundle& bundle);
 // What is not usable: assets that are missing, compiled or no folders, parts of an unfinished export.
 std::vector<BundleError> problems(const AnyBundle& bundle);
 

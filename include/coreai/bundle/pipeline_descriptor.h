@@ -86,8 +86,10 @@ class PipelineDescriptor {
   const DiffusionComponent* find(std::string_view role) const;
   // Its path. Throws BundleError: no such part, nothing there, compiled.
   std::filesystem::path require(std::string_view role) const;
-  // Every part as require(), the sidecars, and that a mode is possible (of videos: that there is a denoiser). verify()
-  // throws the first of problems().
+  // What the kind cannot do without and has no part for: of images the parts of a mode and a text encoder, of videos a
+  // denoiser.
+  std::vector<BundleError> missing_parts() const;
+  // Every part as require(), missing_parts() and the sidecars. verify() throws the first of problems().
   void verify() const;
   std::vector<BundleError> problems() const;
 
@@ -95,10 +97,6 @@ class PipelineDescriptor {
   std::vector<DiffusionMode> modes() const;
   // The wanted mode, else the best. Throws BundleError (kMissingAsset) that names the combinations of parts.
   DiffusionMode choose_mode(std::optional<DiffusionMode> wanted = {}) const;
-  // Roles of the denoiser, the decoder and the encoder in a mode.
-  static std::string_view denoiser_role(DiffusionMode mode);
-  static std::string_view decoder_role(DiffusionMode mode);
-  static std::string_view encoder_role(DiffusionMode mode);
 
   // vae_bn_mean.npy and vae_bn_var.npy; nothing when neither is there. Throws BundleError (kMalformedSidecar) when one
   // is missing or they are not finite f32 rows of one length.
@@ -107,6 +105,8 @@ class PipelineDescriptor {
  private:
   PipelineDescriptor() = default;
   void probe();
+  std::filesystem::path require(const DiffusionComponent& component) const;
+  BundleError missing_mode(std::optional<DiffusionMode> wanted) const;
   std::filesystem::path path_;
   std::string name_;
   std::optional<ModelBundle> bundle_;

@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "coreai/asset/asset.h"
 #include "coreai/bundle/model_bundle.h"
@@ -15,7 +14,6 @@ namespace coreai {
 
 // One function asked with text or with points, or image_encode, text_encode and detect.
 enum class SegmenterForm { kText, kPoints, kSplit, kVideo, kUnknown };
-std::string_view segmenter_form_name(SegmenterForm form);
 // kVideo: the split functions together with a tracker.
 SegmenterForm segmenter_form(std::span<const FunctionDescriptor> functions);
 
@@ -32,7 +30,6 @@ class SegmenterBundle {
   const std::string& name() const { return bundle_.name(); }
   const std::filesystem::path& path() const { return bundle_.path(); }
   std::filesystem::path model_path() const { return bundle_.require_model("main"); }
-  const std::vector<std::string>& warnings() const { return warnings_; }
   // Slot geometry and thresholds of "video_segmenter": names to values, each as JSON text. Empty for "segmenter".
   const std::map<std::string, std::string>& runtime() const { return runtime_; }
   const std::map<std::string, std::string>& tracking() const { return tracking_; }
@@ -41,7 +38,6 @@ class SegmenterBundle {
   explicit SegmenterBundle(ModelBundle bundle) : bundle_(std::move(bundle)) {}
   ModelBundle bundle_;
   std::map<std::string, std::string> runtime_, tracking_;
-  std::vector<std::string> warnings_;
 };
 
 }  // namespace coreai
