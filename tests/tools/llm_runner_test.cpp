@@ -128,6 +128,8 @@ TEST_F(LlmRunner, BadInputGives1AndSaysWhatToDo) {
   expect(shell("$RUNNER --model /nowhere --prompt a"), "does not exist");
   expect(shell("COREAI_MODEL_PATH=/a:/b $RUNNER --model nothing --prompt a"),
          "model \"nothing\" not found; looked for: /a/nothing, /b/nothing");
+  expect(shell("COREAI_MODEL_PATH=/a:/b $RUNNER --model-path /c:/d --model nothing --prompt a"),
+         "model \"nothing\" not found; looked for: /c/nothing, /d/nothing");
   expect(shell("$RUNNER --model '" + (kFixtures / "q4/tiny-llama-random-q4.aimodel").string() + "' --prompt a"),
          "is a model asset, not a model bundle");
   expect(run("--prompt-ids 1,512"), "outside the vocabulary of 512");

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "coreai/base/error.h"
+#include "coreai/base/utf8.h"
 
 namespace coreai::tools {
 namespace {
@@ -53,21 +54,6 @@ int flush_output(int code) {
     return kFailed;
   }
   return code;
-}
-
-// Length of the UTF-8 sequence at the start of `text`; 0 when it is not a valid one.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0u) != 0x80u) return 0;
-  }
-  const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
-  const bool out_of_range = (first == 0xed && byte(1) >= 0xa0) || (first == 0xf4 && byte(1) >= 0x90);
-  return overlong || out_of_range ? 0 : length;
 }
 
 std::size_t width(std::string_view text) {
@@ -130,15 +116,6 @@ CLI::Validator at_least(std::int64_t minimum) {
           fmt::format(">= {}", minimum)};
 }
 
-std::optional<std::size_t> invalid_utf8_at(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = utf8_length(text.substr(i));
-    if (length == 0) return i;
-    i += length;
-  }
-  return std::nullopt;
-}
-
 void print_error(std::string_view message) {
   std::fflush(stdout);  // keep the order of the two streams in a terminal
   fmt::print(stderr, "error: {}\n", printable(message));
@@ -147,6 +124,10 @@ void print_error(std::string_view message) {
 void print_warning(std::string_view message) {
   std::fflush(stdout);
   fmt::print(stderr, "warning: {}\n", printable(message));
+}
+
+void flush() {
+  if (std::fflush(stdout) != 0) throw IoError("the answer could not be written", "standard output", errno);
 }
 
 void print(std::string_view text) {
@@ -175,18 +156,20 @@ std::string format_count(std::uint64_t count) {
 
 std::string printable(std::string_view text) {
   std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = utf8_length(text.substr(i));
-    const auto first = static_cast<unsigned char>(text[i]);
-    const bool c1_control = length == 2 && first == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if (length == 0) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = at;
+    const auto point = next_code_point(text, at);
+    if (!point) {
       out += "\xef\xbf\xbd";
-    } else if ((length == 1 && (first < 0x20 || first == 0x7f) && first != '\n' && first != '\t') || c1_control) {
-      for (std::size_t k = 0; k < length; ++k) out += fmt::format("\\x{:02X}", static_cast<unsigned char>(text[i + k]));
+      at = begin + 1;
+    } else if (*point == '\n') {
+      out += "\\n";
+    } else if (*point < 0x20 || (*point >= 0x7f && *point < 0xa0)) {
+      for (const char c : text.substr(begin, at - begin))
+        out += fmt::format("\\x{:02X}", static_cast<unsigned char>(c));
     } else {
-      out += text.substr(i, length);
+      out += text.substr(begin, at - begin);
     }
-    i += std::max<std::size_t>(length, 1);
   }
   return out;
 }
@@ -202,8 +185,8 @@ std::string Table::to_string(std::size_t indent) const {
   std::vector<std::size_t> widths;
   std::vector<std::string> titles;
   for (const Column& column : columns_) {
-    widths.push_back(width(column.title));
-    titles.push_back(column.title);
+    titles.push_back(printable(column.title));
+    widths.push_back(width(titles.back()));
   }
   for (const auto& row : rows_)
     for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width(row[c]));

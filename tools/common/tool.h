@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +14,7 @@ namespace coreai::tools {
 enum ExitCode : int {
   kDone = 0,
   kFailed = 1,        // it could not be done (bad input included), or there are findings
-  kCouldNotLook = 2,  // only `audit`, `verify` and `--check`: the input could not be examined at all
+  kCouldNotLook = 2,  // only of what looks at files (`audit`, `verify`, `inspect` of bundles, `--check`): it could not
   kWrongUsage = 64,   // the command line is wrong; nothing was tried
 };
 
@@ -38,21 +37,20 @@ int run_tool(CLI::App& app, int argc, char** argv, const std::function<int()>& b
 // For options that take a whole number: refuses what is none or is below `minimum`.
 CLI::Validator at_least(std::int64_t minimum);
 
-// Offset of the first byte that is not UTF-8.
-std::optional<std::size_t> invalid_utf8_at(std::string_view text);
-
 // `error: <message>` on stderr.
 void print_error(std::string_view message);
 // `warning: <message>` on stderr.
 void print_warning(std::string_view message);
 // Writes to stdout. Throws IoError when that fails.
 void print(std::string_view text);
+// What was printed leaves the program. Throws IoError when that fails.
+void flush();
 
 // "1.2 GB" with decimal units, "512 B" below 1000.
 std::string format_bytes(std::uint64_t bytes);
 // "12,345,678".
 std::string format_count(std::uint64_t count);
-// For text from files in a terminal: control characters become \xNN escapes, invalid UTF-8 becomes U+FFFD.
+// Text from files for a terminal, as one line: control characters become \n and \xNN, invalid UTF-8 becomes U+FFFD.
 std::string printable(std::string_view text);
 
 // Columns padded to their widest cell. Width counts code points.
@@ -64,7 +62,7 @@ class Table {
     Align align = Align::kLeft;
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // One cell per column; each passes through printable().
+  // One cell per column; cells and titles pass through printable().
   void add_row(std::vector<std::string> cells);
   // Title line, then rows, each behind `indent` spaces. Empty when there is no row.
   std::string to_string(std::size_t indent = 0) const;

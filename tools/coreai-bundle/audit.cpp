@@ -102,9 +102,9 @@ int print_rules(bool json) {
 }
 
 int audit(const Options& options) {
-  if (options.rules) return print_rules(options.json);
-  if (options.bundle.empty()) throw CLI::RequiredError("BUNDLE");
+  if (options.bundle.empty() && !options.rules) throw CLI::RequiredError("bundle");
   return looking([&] {
+    if (options.rules) return print_rules(options.json);
     const AuditReport report = audit_bundle(options.bundle, {.max_bytes = options.max_bytes});
     if (options.json) {
       print_json(report_json(report));

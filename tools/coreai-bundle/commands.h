@@ -29,7 +29,8 @@ Command add_new(CLI::App& app);
 void print_json(const nlohmann::ordered_json& json);
 // "1 error, 2 warnings".
 std::string plural(std::size_t count, const std::string& noun);
-// Runs `look`; a bundle that could not be looked at is printed and gives kCouldNotLook.
+// Runs `look`; a bundle that could not be looked at, and an answer that could not be written, is told and gives
+// kCouldNotLook.
 int looking(const std::function<int()>& look);
 
 }  // namespace coreai::tools

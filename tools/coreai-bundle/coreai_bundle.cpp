@@ -18,7 +18,9 @@ std::string plural(std::size_t count, const std::string& noun) {
 
 int looking(const std::function<int()>& look) {
   try {
-    return look();
+    const int code = look();
+    flush();
+    return code;
   } catch (const Error& error) {
     print_error(error.what());
     return kCouldNotLook;

@@ -26,16 +26,16 @@ int retarget(const RetargetOptions& options) {
   const RetargetResult result = retarget_bundle(options.bundle, options.role, options.asset);
   print(fmt::format("{}: {} -> {}\n", printable(options.role),
                     result.previous.empty() ? "nothing" : printable(result.previous), printable(result.current)));
+  if (result.compiled)
+    print_warning(fmt::format("'{}' is compiled for an Apple device: the bundle runs only there", result.current));
   return kDone;
 }
 
-// "ROLE=PATH", or a path alone for the role "main".
-std::pair<std::string, std::string> role_and_path(const std::string& text, const char* option,
-                                                  const std::string& usual_role) {
+// "name=path", both there; `form` as the help writes it.
+std::pair<std::string, std::string> name_and_path(const std::string& text, const char* option, const char* form) {
   const std::size_t equals = text.find('=');
-  if (equals == std::string::npos && !usual_role.empty()) return {usual_role, text};
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-    throw CLI::ValidationError(option, fmt::format("'{}' is not NAME=PATH", text));
+    throw CLI::ValidationError(option, fmt::format("'{}' is not {}", text, form));
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -44,13 +44,15 @@ int make(const NewOptions& options) {
   bundle.kind = bundle_kind_from_name(options.kind).value();
   bundle.name = options.name;
   for (const std::string& text : options.assets) {
-    const auto [role, path] = role_and_path(text, "--asset", "main");
+    const bool alone = text.find('=') == std::string::npos;
+    const auto [role, path] = name_and_path(alone ? "main=" + text : text, "--asset", "[ROLE=]PATH");
     if (!bundle.assets.emplace(role, path).second)
       throw CLI::ValidationError("--asset", fmt::format("the role '{}' is given twice", role));
   }
   for (const std::string& text : options.blocks) {
-    const auto [key, path] = role_and_path(text, "--block", "");
-    bundle.blocks[key] = read_text_file(path);
+    const auto [key, path] = name_and_path(text, "--block", "KEY=FILE");
+    if (!bundle.blocks.emplace(key, read_text_file(expand_home(path))).second)
+      throw CLI::ValidationError("--block", fmt::format("the block '{}' is given twice", key));
   }
   if (!options.tokenizer.empty()) bundle.tokenizer = options.tokenizer;
   bundle.tokenizer_name = options.tokenizer_name;
@@ -67,10 +69,12 @@ int make(const NewOptions& options) {
 Command add_retarget(CLI::App& app) {
   auto options = std::make_shared<RetargetOptions>();
   CLI::App* command = app.add_subcommand(
-      "retarget", "Makes a role name another asset of the bundle; every other key of metadata.json stays");
+      "retarget", "Makes a role name another asset of the bundle; every other byte of metadata.json stays");
   command->add_option("bundle", options->bundle, "The bundle's folder")->required()->type_name("BUNDLE");
   command->add_option("--role", options->role, "The role")->type_name("ROLE")->capture_default_str();
-  command->add_option("--asset", options->asset, "The asset's folder, relative to the bundle")
+  command
+      ->add_option("--asset", options->asset,
+                   "The .aimodel folder, relative to the bundle (an .aimodelc: then it runs on Apple devices only)")
       ->required()
       ->type_name("FILE");
   return {command, [options] { return retarget(*options); }};
@@ -97,7 +101,8 @@ Command add_new(CLI::App& app) {
       ->required()
       ->type_name("[ROLE=]PATH")
       ->take_all();
-  command->add_option("--tokenizer", options->tokenizer, "The folder with tokenizer.json")->type_name("DIR");
+  command->add_option("--tokenizer", options->tokenizer, "The folder with tokenizer.json; kinds llm and vlm need one")
+      ->type_name("DIR");
   command->add_option("--tokenizer-name", options->tokenizer_name, "Where the tokenizer came from, for the metadata")
       ->type_name("NAME");
   command->add_option("--vocab-size", options->vocab_size, "Tokens of the model; else read from its logits")

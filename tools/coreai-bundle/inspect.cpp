@@ -1,6 +1,7 @@
 // coreai-bundle inspect: what a bundle of any kind holds.
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -39,6 +40,20 @@ Part read_part(const std::string& role, const std::filesystem::path& path) {
   return part;
 }
 
+// What the bundle's reader refuses (a folder that is a link out of the bundle) is not read.
+std::vector<Part> parts_of(const AnyBundle& bundle, const BundleDescription& description) {
+  if (const auto* bare = std::get_if<BareAsset>(&bundle)) return {read_part("", bare->path)};
+  std::map<std::string, std::string> refused;
+  for (const BundleError& error : problems(bundle)) refused.emplace(error.field(), error.what());
+  std::vector<Part> parts;
+  for (const auto& [role, path] : description.assets) {
+    const auto found = refused.find("assets." + role);
+    parts.push_back(found == refused.end() ? read_part(role, path)
+                                           : Part{role, path.filename().string(), "", found->second, 0, {}});
+  }
+  return parts;
+}
+
 Json report_json(const BundleDescription& description, const std::vector<Part>& parts) {
   Json json = {{"path", description.path.string()}, {"kind", description.kind}, {"name", description.name}};
   json["facts"] = Json::object();
@@ -68,7 +83,7 @@ std::string report_text(const BundleDescription& description, const std::vector<
   for (const auto& [label, value] : description.facts) facts.add_row({label, value});
   for (const BundleLink& link : description.symlinks)
     facts.add_row({"link", fmt::format("{} -> {}", link.path.string(), link.target.string())});
-  std::string out = printable(facts.to_string());
+  std::string out = facts.to_string();
   Table assets({{"role", Table::Align::kLeft},
                 {"asset", Table::Align::kLeft},
                 {"size", Table::Align::kRight},
@@ -89,12 +104,7 @@ std::string report_text(const BundleDescription& description, const std::vector<
 int inspect(const Options& options) {
   const AnyBundle bundle = open_bundle(options.bundle);
   const BundleDescription description = describe(bundle);
-  std::vector<Part> parts;
-  if (const auto* bare = std::get_if<BareAsset>(&bundle)) {
-    parts.push_back(read_part("", bare->path.has_filename() ? bare->path : bare->path.parent_path()));
-  } else {
-    for (const auto& [role, path] : description.assets) parts.push_back(read_part(role, path));
-  }
+  const std::vector<Part> parts = parts_of(bundle, description);
   if (options.json) {
     print_json(report_json(description, parts));
   } else {
@@ -115,12 +125,14 @@ int inspect(const Options& options) {
 Command add_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("inspect", "Shows what a bundle or an asset holds: kind, facts, assets, functions");
+      app.add_subcommand("inspect",
+                         "Shows what a bundle or an asset holds: exit 0, 1 when a part cannot be read, 2 when "
+                         "it could not be looked at");
   command->add_option("bundle", options->bundle, "The bundle's folder, or an .aimodel")
       ->required()
       ->type_name("BUNDLE");
   command->add_flag("--json", options->json, "Print one JSON document");
-  return {command, [options] { return inspect(*options); }};
+  return {command, [options] { return looking([&] { return inspect(*options); }); }};
 }
 
 }  // namespace coreai::tools

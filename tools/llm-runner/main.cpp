@@ -13,6 +13,7 @@
 #include "common/tool.h"
 #include "coreai/base/error.h"
 #include "coreai/base/mapped_file.h"
+#include "coreai/base/utf8.h"
 #include "coreai/bundle/model_paths.h"
 #include "coreai/language/text_generator.h"
 #include "llm-runner/npy_writer.h"
@@ -88,7 +89,7 @@ class Runner {
   std::string input_text() const {
     if (options_.prompt_ids) return {};
     std::string text = prompt_text(options_);
-    if (const auto at = invalid_utf8_at(text)) {
+    if (const auto at = invalid_utf8(text)) {
       throw InvalidArgumentError(fmt::format("the prompt is not UTF-8 text: byte 0x{:02X} at offset {}",
                                              static_cast<unsigned char>(text[*at]), *at),
                                  options_.prompt_file ? *options_.prompt_file : "--prompt", "Give plain text in UTF-8");
@@ -106,7 +107,7 @@ class Runner {
       specialization.progress = &ProgressLine::show;
       specialization.progress_user = &line;
     }
-    return TextGenerator::load(ModelPaths::standard().find(options_.model), specialization);
+    return TextGenerator::load(ModelPaths::standard(options_.model_path).find(options_.model), specialization);
   }
 
   void warn(const std::string& text) {
@@ -153,7 +154,7 @@ class Runner {
   static void stream(const std::string& text) {
     if (text.empty()) return;
     print(text);
-    if (std::fflush(stdout) != 0) throw IoError("the answer could not be written", "standard output", errno);
+    flush();
   }
 
   Json report(const TextGeneration& run, const std::string& text, const SamplingConfiguration& sampling) const {

@@ -11,12 +11,13 @@ namespace coreai::tools {
 
 void add_options(CLI::App& app, LlmRunnerOptions& o) {
   add_common_options(app, o.common);
-  app.add_option(
-         "--model", o.model,
-         "Model bundle: the folder with metadata.json, or its name, looked for in COREAI_MODEL_PATH, else in ., "
-         "./exports and ~/.coreai-models")
+  app.add_option("--model", o.model,
+                 "Model bundle: the folder with metadata.json, or its name, looked for in --model-path, else in "
+                 "COREAI_MODEL_PATH, else in ., ./exports and ~/.coreai-models")
       ->required()
       ->type_name("DIR|NAME");
+  app.add_option("--model-path", o.model_path, "Folders that a name is looked for in, separated by ':'")
+      ->type_name("DIRS");
   app.add_option("--precision", o.precision,
                  "Arithmetic: faithful (two exact 8-bit digits per activation), exact (three), strict (as the file "
                  "says, op by op), fast (one digit)")

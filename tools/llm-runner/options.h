@@ -14,6 +14,7 @@ namespace coreai::tools {
 struct LlmRunnerOptions {
   CommonOptions common;
   std::string model;
+  std::string model_path;  // folders to look for a name in, separated by ":"
   std::string precision = "faithful";
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_file;
