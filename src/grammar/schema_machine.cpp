@@ -9,7 +9,7 @@
 namespace coreai::grammar {
 namespace {
 
-constexpr std::size_t kMaxRecords = 2'000'000;
+constexpr std::size_t kMaxRecordBytes = std::size_t{256} << 20;
 
 bool is_space(std::uint8_t byte) {
   return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
@@ -40,7 +40,7 @@ SchemaMachine::RecordId SchemaMachine::record(std::uint32_t kind, std::initializ
   std::vector<std::uint32_t> words{kind};
   words.insert(words.end(), head);
   for (const Entry& entry : entries) words.insert(words.end(), {entry.what, entry.then});
-  if (records_.size() >= kMaxRecords)
+  if (records_.memory_bytes() >= kMaxRecordBytes)
     throw UnsupportedError("the text passed through more states than the work budget allows", "grammar",
                            "make the schema simpler");
   return records_.intern(words);
@@ -195,10 +195,13 @@ SchemaMachine::RecordId SchemaMachine::key_state(Place place, const Entries& ent
   if (const auto known = key_states_.find(question); known != key_states_.end()) return known->second;
   Entries choices;
   std::optional<TooManyWays> waiting;
+  bool leads_on = false;  // some member says more
   const auto add = [&](const MemberName& name, ExprId body, Place after) {
     try {
       const Entries goal = member_goal(after, name, entries);
-      if (!goal.empty()) choices.push_back({json_string(*texts_, body), record(kColon, {spaces_}, goal)});
+      if (goal.empty()) return;
+      choices.push_back({json_string(*texts_, body), record(kColon, {spaces_}, goal)});
+      for (const Entry& entry : goal) leads_on = leads_on || entries_of(entry.then, 4) != entries;
     } catch (const TooManyWays& error) {
       waiting = error;
     }
@@ -208,7 +211,7 @@ SchemaMachine::RecordId SchemaMachine::key_state(Place place, const Entries& ent
   for (std::uint32_t at = 0; at < order.size(); ++at)
     if (!used(place, at)) add(written_name(order[at], patterns), keys_.body(order[at]), after_name(place, at));
   for (const auto& [name, body] : other_names(place, patterns)) add(name, body, place);
-  if (choices.empty() && waiting && close(entries) == 0) throw TooManyWays(*waiting);
+  if (waiting && !leads_on && close(entries) == 0) throw TooManyWays(*waiting);
   const RecordId state = scalar(std::move(choices));
   key_states_.emplace(question, state);
   return state;
@@ -245,12 +248,10 @@ StateId SchemaMachine::mask_state(StateId state, std::size_t longest) {
   const RecordId of = state >> 1;
   if (records_[of][0] != kScalar) return state;
   Entries entries = entries_of(of, 0);
-  bool counts = false;
-  for (Entry& entry : entries) {
-    counts |= texts_->counts(entry.what);
-    entry.what = texts_->clamp(entry.what, static_cast<std::uint32_t>(longest));
-  }
-  return counts ? state_of(scalar(std::move(entries))) : state;
+  // Several entries may differ just in what is cut off here.
+  if (entries.size() != 1 || !texts_->counts(entries[0].what)) return state;
+  entries[0].what = texts_->clamp(entries[0].what, static_cast<std::uint32_t>(longest));
+  return state_of(scalar(std::move(entries)));
 }
 
 std::size_t SchemaMachine::memory_bytes() const {

@@ -111,6 +111,7 @@ class SchemaMachine final : public LazyMachine {
     int depth = 0;  // of the question while it is open
   };
   std::vector<Answer> answers_;
+  int branch_depth_ = 0;
   int depth_ = 0, lowest_ = INT32_MAX;  // the outermost open question that the present one fell back to
   ExprId any_name_;
   StateId start_ = kDead;

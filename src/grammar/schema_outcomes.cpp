@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::size_t kMaxSteps = 2000;  // of a search for what may be true of one value
 constexpr std::size_t kMaxNameClasses = 4096;
-constexpr int kMaxDepth = 600;  // of questions that ask questions
+constexpr int kMaxDepth = 400;         // of questions that ask questions
+constexpr int kMaxBranchDepth = 1500;  // of all searches that are open at once: both bound the stack
 
 constexpr const char* kAdvice = "make the schema simpler: fewer alternatives that overlap";
 
@@ -110,7 +111,13 @@ bool SchemaMachine::mentions(const std::vector<FormulaId>& formulas, FormulaId a
 void SchemaMachine::branch(Branch& at, std::size_t index, std::vector<FormulaId> formulas,
                            std::vector<FormulaId>& conditions) {
   if (std::ranges::all_of(formulas, [](FormulaId f) { return f == kNever; })) return;
-  if (++at.count > kMaxSteps) throw TooManyWays("a value may meet the schema in too many ways", "grammar", kAdvice);
+  if (++at.count > kMaxSteps || branch_depth_ >= kMaxBranchDepth)
+    throw TooManyWays("a value may meet the schema in too many ways", "grammar", kAdvice);
+  struct Level {
+    explicit Level(int& depth) : depth_of(depth) { ++depth_of; }
+    ~Level() { --depth_of; }
+    int& depth_of;
+  } level(branch_depth_);
   while (index < at.open.size() && !mentions(formulas, at.open[index].atom)) ++index;
   if (index == at.open.size()) {
     Entries next;

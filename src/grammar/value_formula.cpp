@@ -131,7 +131,9 @@ FormulaId FormulaPool::one_of(std::vector<FormulaId> choices) {
   std::vector<FormulaId> parts;
   for (const FormulaId f : excluded) parts.push_back(negate(f));
   if (single.empty()) return kNever;
-  if (single.size() == 1) {
+  if (std::ranges::all_of(single, [&](FormulaId f) { return kind(f) == kConstant; })) {
+    parts.push_back(any_of(std::move(single)));
+  } else if (single.size() == 1) {
     parts.push_back(single[0]);
   } else {
     single.insert(single.begin(), kOne);

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <random>
+#include <tuple>
 
 #include "coreai/base/error.h"
 #include "schema_cases.h"
@@ -258,6 +259,53 @@ TEST(JsonSchema, HostileSchemasEnd) {
     overlapping += fmt::format(R"({}{{"required": ["k"], "properties": {{"k": {{"multipleOf": {}}}}}}})",
                                i == 0 ? "" : ",", i + 2);
   EXPECT_THROW(matches(compile(overlapping + "]}"), R"({"k":1})"), UnsupportedError);
+}
+
+// Searches in searches: each level of the value asks about forty alternatives. The stack has to hold them.
+TEST(JsonSchema, DeepSearchesEnd) {
+  std::string schema = R"({"type": "null"})";
+  for (int level = 0; level < 120; ++level) {
+    std::string choices;
+    for (int i = 0; i < 3; ++i)
+      choices += fmt::format(
+          R"({}{{"required": ["k"], "properties": {{"k": {{"allOf": [{}, {{"not": {{"const": {}}}}}]}}}}}})",
+          i == 0 ? "" : ",", i == 0 ? schema : "true", i);
+    schema = R"({"type": "object", "oneOf": [)" + choices + "]}";
+  }
+  try {
+    compile(schema);
+  } catch (const UnsupportedError&) {
+  }
+  std::string wide = R"({"anyOf": [)";
+  for (int i = 0; i < 5000; ++i)
+    wide += fmt::format(R"({}{{"required": ["k"], "properties": {{"k": {{"minimum": {}}}}}}})", i == 0 ? "" : ",", i);
+  EXPECT_THROW(matches(compile(wide + "]}"), R"({"k":1})"), UnsupportedError);
+}
+
+TEST(JsonSchema, OneOfManyConstants) {
+  std::string choices;
+  for (int i = 0; i < 3000; ++i) choices += fmt::format(R"({}{{"const": "v{}"}})", i == 0 ? "" : ",", i);
+  const CompiledGrammar grammar = compile(R"({"oneOf": [)" + choices + R"(, {"const": "v1"}]})");
+  EXPECT_TRUE(matches(grammar, R"("v2999")"));
+  EXPECT_FALSE(matches(grammar, R"("v1")"));  // twice
+}
+
+// Beyond the longest token two alternatives differ; what each goes on to must not be lost before.
+TEST(JsonSchema, AlternativesThatDifferFarAhead) {
+  const CompiledGrammar grammar = compile(
+      R"({"type": "array", "prefixItems": [{}, {}], "minItems": 2, "oneOf": [{"prefixItems": [{"type": "string", "maxLength": 400}, {"const": 1}]},
+          {"prefixItems": [{"type": "string", "minLength": 401}, {"const": 2}]}]})",
+      {.whitespace = JsonWhitespace::none()});
+  for (const auto& [length, digit, other] :
+       {std::tuple{10, '1', '2'}, {400, '1', '2'}, {401, '2', '1'}, {500, '2', '1'}}) {
+    GrammarMatcher matcher(grammar);
+    ASSERT_TRUE(matcher.accept_bytes("[\"" + std::string(static_cast<std::size_t>(length), 'x')));
+    matcher.next_token_mask();
+    ASSERT_TRUE(matcher.accept_bytes("\","));
+    const TokenMask mask = matcher.next_token_mask();
+    EXPECT_TRUE((mask[digit / 32] >> (digit % 32)) & 1u) << length;
+    EXPECT_FALSE((mask[other / 32] >> (other % 32)) & 1u) << length;
+  }
 }
 
 TEST(JsonSchema, LenientListsWhatItDrops) {
