@@ -55,6 +55,11 @@ CompiledSchema SchemaReader::read() {
     pending_.pop_front();
     formulas_.define(schema, apply(place));
   }
+  for (const auto& [joined, choices] : joined_) {
+    std::vector<FormulaId> formulas;
+    for (const SchemaId choice : choices) formulas.push_back(formulas_.formula(choice));
+    formulas_.define(joined, formulas_.any_of(std::move(formulas)));
+  }
   out.dropped = std::move(dropped_);
   return out;
 }
@@ -125,6 +130,7 @@ FormulaId SchemaReader::read_keywords(const SchemaPlace& place) {
   read_dependencies(place, conditions);
   read_arrays(place, conditions);
   read_combinations(place, conditions);
+  read_unevaluated(place, conditions);
   refuse_the_rest(place, conditions);
   return formulas_.all_of(std::move(conditions));
 }
@@ -245,9 +251,14 @@ void SchemaReader::read_combinations(const SchemaPlace& place, std::vector<Formu
   });
 }
 
+void SchemaReader::read_unevaluated(const SchemaPlace& place, std::vector<FormulaId>& conditions) {
+  keyword(place, "unevaluatedProperties", conditions,
+          [&](const JsonNode&) { return unevaluated(place, JsonType::kObject); });
+  keyword(place, "unevaluatedItems", conditions, [&](const JsonNode&) { return unevaluated(place, JsonType::kArray); });
+}
+
 void SchemaReader::refuse_the_rest(const SchemaPlace& place, std::vector<FormulaId>& conditions) {
-  for (const char* name : {"unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef", "extends",
-                           "disallow", "divisibleBy"})
+  for (const char* name : {"$dynamicRef", "$recursiveRef", "extends", "disallow", "divisibleBy"})
     keyword(place, name, conditions, [&](const JsonNode& value) -> FormulaId {
       if (value.is(Kind::kBoolean) && value.flag) return kAlways;
       if (name == std::string_view("$dynamicRef") && value.is(Kind::kString) && value.text.starts_with('#') &&

@@ -37,7 +37,32 @@ class SchemaReader {
   void read_objects(const SchemaPlace& place, std::vector<FormulaId>& conditions);
   void read_dependencies(const SchemaPlace& place, std::vector<FormulaId>& conditions);
   void read_arrays(const SchemaPlace& place, std::vector<FormulaId>& conditions);
+  void read_unevaluated(const SchemaPlace& place, std::vector<FormulaId>& conditions);
   void refuse_the_rest(const SchemaPlace& place, std::vector<FormulaId>& conditions);
+
+  // The members or items that the schemas of a place have spoken of, one way at a time.
+  struct Evaluated {
+    bool all = false;
+    std::uint32_t prefix = 0;  // items
+    std::vector<KeyId> keys;
+    std::vector<ExprId> patterns;
+    std::vector<SchemaId> containing;  // items that meet one of them
+    void add(const Evaluated& other);
+    bool operator==(const Evaluated&) const = default;
+  };
+  struct Way {
+    FormulaId when;
+    Evaluated evaluated;
+  };
+  FormulaId unevaluated(const SchemaPlace& place, JsonType type);
+  std::vector<Way> ways_of(const SchemaPlace& at, JsonType type);
+  std::vector<Way> ways_beside(const SchemaPlace& place, JsonType type);
+  std::vector<Way> ways_if_it_holds(const SchemaPlace& at, JsonType type);
+  std::vector<Way> both(const std::vector<Way>& a, const std::vector<Way>& b);
+  std::vector<Way> under(FormulaId condition, std::vector<Way> ways);
+  Evaluated own_members(const SchemaPlace& place);
+  Evaluated own_items(const SchemaPlace& place);
+  SchemaId any_schema(std::vector<SchemaId> choices);
 
   FormulaId members(const SchemaPlace& place);
   FormulaId items(const SchemaPlace& place);
@@ -62,6 +87,7 @@ class SchemaReader {
   std::unordered_map<const JsonNode*, std::optional<FormulaId>> applied_;  // nothing: being read
   std::unordered_map<const JsonNode*, SchemaId> below_;
   std::deque<std::pair<SchemaPlace, SchemaId>> pending_;
+  std::vector<std::pair<SchemaId, std::vector<SchemaId>>> joined_;
   std::vector<DroppedKeyword> dropped_;
   int depth_ = 0;
   ExprId character_;  // any one of a string

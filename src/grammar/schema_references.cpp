@@ -113,6 +113,7 @@ SchemaReferences::SchemaReferences(const JsonNode& document) : document_(documen
   reference_is_alone_ = draft != nullptr &&
                         (draft->find("draft-04") != std::string::npos || draft->find("draft-06") != std::string::npos ||
                          draft->find("draft-07") != std::string::npos);
+  contains_evaluates_ = draft == nullptr || draft->find("2019-09") == std::string::npos;
   resources_[&document].pointer = "#";
   by_id_[""] = &document;
   index(document, "#", &document);

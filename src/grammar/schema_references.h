@@ -34,6 +34,8 @@ class SchemaReferences {
   SchemaPlace resolve(const SchemaPlace& from, const std::string& reference) const;
   // Draft 7 and older, where a $ref makes its siblings mean nothing.
   bool reference_is_alone() const { return reference_is_alone_; }
+  // From 2020-12 on an item that `contains` finds counts as spoken of.
+  bool contains_evaluates() const { return contains_evaluates_; }
   int anchors_called(std::string_view name) const;  // $dynamicAnchor of that name in the document
 
  private:
@@ -47,7 +49,7 @@ class SchemaReferences {
                              const SchemaPlace& from) const;
 
   const JsonNode& document_;
-  bool reference_is_alone_ = false;
+  bool reference_is_alone_ = false, contains_evaluates_ = true;
   std::map<const JsonNode*, Resource> resources_;
   std::map<std::string, const JsonNode*> by_id_;
   std::map<std::string, int, std::less<>> dynamic_anchors_;
