@@ -38,10 +38,10 @@ const std::string kHostname = "(?=.{1,253}$)" + kLabel + "(?:\\." + kLabel + ")*
 // RFC 4291, 2.2: eight groups, at most one run of zeros left out, an IPv4 address as the last two.
 std::string ipv6() {
   const std::string group = "[0-9a-fA-F]{1,4}", last = "(?:" + group + ":" + group + "|" + kIpv4 + ")";
-  std::string out = "(?:" + group + ":){6}" + last + "|::(?:" + group + ":){0,5}" + last + "|::(?:" + group + ")?";
+  std::string out = fmt::format("(?:{0}:){{6}}{1}|::(?:{0}:){{0,5}}{1}|::(?:{0})?", group, last);
   for (int before = 1; before <= 6; ++before) {
     const std::string head = fmt::format("{}(?::{}){{{}}}::", group, group, before - 1);
-    out += "|" + head + "(?:" + group + ")?";
+    out += fmt::format("|{}(?:{})?", head, group);
     if (before <= 5) out += fmt::format("|{}(?:{}:){{0,{}}}{}", head, group, 5 - before, last);
   }
   return "(?:" + out + ")";
@@ -58,8 +58,8 @@ std::string uri(bool relative, const std::string& more) {
   const std::string segments = "(?:/" + pchar + "*)*";
   const std::string absolute = "/(?:" + pchar + "+" + segments + ")?";
   const std::string tail = "(?:\\?(?:" + pchar + "|[/?])*)?(?:#(?:" + pchar + "|[/?])*)?";
-  const std::string full = "[a-zA-Z][a-zA-Z0-9+.\\-]*:(?://" + authority + segments + "|" + absolute + "|" + pchar +
-                           "+" + segments + ")?" + tail;
+  std::string full = "[a-zA-Z][a-zA-Z0-9+.\\-]*:(?://" + authority + segments + "|" + absolute + "|" + pchar + "+" +
+                     segments + ")?" + tail;
   if (!relative) return full;
   return "(?:" + full + "|(?://" + authority + segments + "|" + absolute + "|" + nc + "+" + segments + ")?" + tail +
          ")";

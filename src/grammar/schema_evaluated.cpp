@@ -163,7 +163,7 @@ FormulaId SchemaReader::unevaluated(const SchemaPlace& place, JsonType type) {
     }
     parts.push_back(formulas_.any_of({formulas_.negate(way.when), held}));
   }
-  return when(type, formulas_.all_of(std::move(parts)));
+  return when(type, formulas_.all_of(parts));
 }
 
 // A schema that holds where one of the others does; said once those are read.

@@ -96,7 +96,7 @@ FormulaId SchemaReader::names(const std::vector<JsonNode>& required, const Schem
     if (!name.is(Kind::kString)) wrong(place, "the name of a member is a string");
     parts.push_back(formulas_.has(keys_.add(name.text)));
   }
-  return formulas_.all_of(std::move(parts));
+  return formulas_.all_of(parts);
 }
 
 FormulaId SchemaReader::members(const SchemaPlace& place) {
@@ -158,7 +158,7 @@ void SchemaReader::read_dependencies(const SchemaPlace& place, std::vector<Formu
                                                             : apply(at);
         parts.push_back(formulas_.any_of({formulas_.negate(formulas_.has(keys_.add(name))), then}));
       }
-      return when(JsonType::kObject, formulas_.all_of(std::move(parts)));
+      return when(JsonType::kObject, formulas_.all_of(parts));
     });
 }
 

@@ -154,7 +154,8 @@ SchemaMachine::RecordId SchemaMachine::step_object(RecordId of, std::uint8_t byt
   const Entries entries = entries_of(of, 4);
   const Place place{words[3], words[4]};
   if (byte == '}') return words[1] == kNext ? 0 : close(entries);
-  if (byte == (words[1] == kAfter ? ',' : '"')) {
+  const std::uint8_t wanted = words[1] == kAfter ? ',' : '"';
+  if (byte == wanted) {
     const RecordId keys = key_state(place, entries);
     if (keys == 0) return 0;
     return byte == '"' ? step_scalar(keys, byte) : record(kObject, {kNext, spaces_, place.order, place.used}, entries);
@@ -235,6 +236,7 @@ void SchemaMachine::scalar_row(RecordId of, Row& row) {
   std::map<std::vector<std::uint8_t>, StateId> known;
   for (std::size_t byte = 0; byte < 256; ++byte) {
     std::vector<std::uint8_t> key;
+    key.reserve(splits.size() + 1);
     for (const ByteClasses& split : splits) key.push_back(split.class_of[byte]);
     if (may_end) key.push_back(static_cast<std::uint8_t>(byte));
     const auto [at, added] = known.try_emplace(std::move(key), kDead);

@@ -133,6 +133,7 @@ void SchemaMachine::branch(Branch& at, std::size_t index, std::vector<FormulaId>
       std::unordered_map<FormulaId, FormulaId> known{{open.atom, met ? open.step.when_true : open.step.when_false}};
       if (met) exclude(at, index + 1, conditions, known);
       std::vector<FormulaId> narrowed;
+      narrowed.reserve(formulas.size());
       for (const FormulaId f : formulas) narrowed.push_back(formulas_.replace(f, known));
       branch(at, index + 1, std::move(narrowed), conditions);
     }
@@ -179,8 +180,8 @@ std::vector<SchemaMachine::Outcome> SchemaMachine::outcomes(const Entries& entri
   std::vector<Outcome> out;
   for (auto& [next, ways] : at.found) {
     std::vector<FormulaId> values;
-    for (auto& way : ways) values.push_back(formulas_.all_of(std::move(way)));
-    out.push_back({formulas_.any_of(std::move(values)), next});
+    for (auto& way : ways) values.push_back(formulas_.all_of(way));
+    out.push_back({formulas_.any_of(values), next});
   }
   return out;
 }
@@ -276,7 +277,7 @@ bool SchemaMachine::member_lives(FormulaId every, KeyId key) {
       if (step.when_true == kNever) return false;
       conditions.push_back(step.schema);
     }
-    return value_lives(formulas_.all_of(std::move(conditions)));
+    return value_lives(formulas_.all_of(conditions));
   });
 }
 

@@ -58,7 +58,7 @@ CompiledSchema SchemaReader::read() {
   for (const auto& [joined, choices] : joined_) {
     std::vector<FormulaId> formulas;
     for (const SchemaId choice : choices) formulas.push_back(formulas_.formula(choice));
-    formulas_.define(joined, formulas_.any_of(std::move(formulas)));
+    formulas_.define(joined, formulas_.any_of(formulas));
   }
   out.dropped = std::move(dropped_);
   return out;
@@ -132,7 +132,7 @@ FormulaId SchemaReader::read_keywords(const SchemaPlace& place) {
   read_combinations(place, conditions);
   read_unevaluated(place, conditions);
   refuse_the_rest(place, conditions);
-  return formulas_.all_of(std::move(conditions));
+  return formulas_.all_of(conditions);
 }
 
 void SchemaReader::keyword(const SchemaPlace& place, std::string_view name, std::vector<FormulaId>& conditions,
@@ -167,7 +167,7 @@ FormulaId SchemaReader::types(const SchemaPlace& place, const JsonNode& value) {
     std::ranges::for_each(value.children, add);
   else
     add(value);
-  return formulas_.any_of(std::move(choices));
+  return formulas_.any_of(choices);
 }
 
 FormulaId SchemaReader::one_value(const JsonNode& value) {
@@ -200,7 +200,7 @@ FormulaId SchemaReader::one_value(const JsonNode& value) {
     parts.push_back(formulas_.has(key));
   }
   parts.push_back(formulas_.members(schemas));
-  return formulas_.all_of(std::move(parts));
+  return formulas_.all_of(parts);
 }
 
 FormulaId SchemaReader::some_value(const std::vector<JsonNode>& values) {
@@ -213,7 +213,7 @@ FormulaId SchemaReader::some_value(const std::vector<JsonNode>& values) {
       choices.push_back(one_value(value));
   }
   if (!strings.empty()) choices.push_back(formulas_.text(JsonType::kString, json_string_bodies(texts_, strings)));
-  return formulas_.any_of(std::move(choices));
+  return formulas_.any_of(choices);
 }
 
 void SchemaReader::read_any_type(const SchemaPlace& place, std::vector<FormulaId>& conditions) {
@@ -228,6 +228,7 @@ void SchemaReader::read_any_type(const SchemaPlace& place, std::vector<FormulaId
 std::vector<FormulaId> SchemaReader::each(const SchemaPlace& place, const JsonNode& schemas) {
   if (!schemas.is(Kind::kArray)) wrong(place, "an array of schemas is wanted");
   std::vector<FormulaId> out;
+  out.reserve(schemas.children.size());
   for (std::size_t i = 0; i < schemas.children.size(); ++i)
     out.push_back(apply({&schemas.children[i], fmt::format("{}/{}", place.pointer, i), place.resource}));
   return out;

@@ -23,7 +23,7 @@ FormulaPool::FormulaPool(ExpressionPool& texts) : texts_(texts) {
 }
 
 // Operands of operands of the same kind, sorted, each once; the types of all of them in one atom.
-FormulaId FormulaPool::join(Kind joined, std::vector<FormulaId> in, FormulaId neutral, FormulaId absorbing) {
+FormulaId FormulaPool::join(Kind joined, const std::vector<FormulaId>& in, FormulaId neutral, FormulaId absorbing) {
   std::vector<FormulaId> out;
   std::uint32_t types = joined == kAll ? kAllTypes : 0;
   bool typed = false;
@@ -105,11 +105,11 @@ bool FormulaPool::use_types_and_constants(std::vector<FormulaId>& conditions) {
   return possible;
 }
 
-FormulaId FormulaPool::all_of(std::vector<FormulaId> conditions) {
-  return join(kAll, std::move(conditions), kAlways, kNever);
+FormulaId FormulaPool::all_of(const std::vector<FormulaId>& conditions) {
+  return join(kAll, conditions, kAlways, kNever);
 }
-FormulaId FormulaPool::any_of(std::vector<FormulaId> choices) {
-  return join(kAny, std::move(choices), kNever, kAlways);
+FormulaId FormulaPool::any_of(const std::vector<FormulaId>& choices) {
+  return join(kAny, choices, kNever, kAlways);
 }
 
 FormulaId FormulaPool::one_of(std::vector<FormulaId> choices) {
@@ -129,17 +129,18 @@ FormulaId FormulaPool::one_of(std::vector<FormulaId> choices) {
     single.push_back(kAlways);
   }
   std::vector<FormulaId> parts;
+  parts.reserve(excluded.size() + 1);
   for (const FormulaId f : excluded) parts.push_back(negate(f));
   if (single.empty()) return kNever;
   if (std::ranges::all_of(single, [&](FormulaId f) { return kind(f) == kConstant; })) {
-    parts.push_back(any_of(std::move(single)));
+    parts.push_back(any_of(single));
   } else if (single.size() == 1) {
     parts.push_back(single[0]);
   } else {
     single.insert(single.begin(), kOne);
     parts.push_back(nodes_.intern(single));
   }
-  return all_of(std::move(parts));
+  return all_of(parts);
 }
 
 FormulaId FormulaPool::negate(FormulaId f) {
@@ -208,9 +209,9 @@ SchemaId FormulaPool::new_schema() {
 FormulaId FormulaPool::rebuild(Kind joined, std::vector<FormulaId> in) {
   switch (joined) {
     case kAll:
-      return all_of(std::move(in));
+      return all_of(in);
     case kAny:
-      return any_of(std::move(in));
+      return any_of(in);
     case kOne:
       return one_of(std::move(in));
     default:
@@ -245,8 +246,9 @@ std::vector<FormulaId> FormulaPool::ways_of_one(FormulaId f) {
   std::vector<FormulaId> ways;
   for (const FormulaId chosen : of) {
     std::vector<FormulaId> parts;
+    parts.reserve(of.size());
     for (const FormulaId other : of) parts.push_back(other == chosen ? other : negate(other));
-    ways.push_back(all_of(std::move(parts)));
+    ways.push_back(all_of(parts));
   }
   return ways;
 }
@@ -254,6 +256,7 @@ std::vector<FormulaId> FormulaPool::ways_of_one(FormulaId f) {
 ExprId FormulaPool::text_expression(FormulaId f, ExprId all) {
   const auto each = [&](const std::vector<FormulaId>& in) {
     std::vector<ExprId> out;
+    out.reserve(in.size());
     for (const FormulaId operand : in) out.push_back(text_expression(operand, all));
     return out;
   };
@@ -375,7 +378,7 @@ bool FormulaPool::requires_key(FormulaId f, KeyId key) {
 }
 
 std::vector<FormulaId> FormulaPool::alternatives(FormulaId f) {
-  const std::vector<FormulaId> of(operands(f).begin(), operands(f).end());
+  std::vector<FormulaId> of(operands(f).begin(), operands(f).end());
   if (kind(f) == kAny) return of;
   if (kind(f) != kAll) return {f};
   std::vector<FormulaId> fewest{f};
@@ -391,7 +394,7 @@ std::vector<FormulaId> FormulaPool::alternatives(FormulaId f) {
   for (FormulaId& choice : fewest) {
     std::vector<FormulaId> parts = of;
     parts[place] = choice;
-    choice = all_of(std::move(parts));
+    choice = all_of(parts);
   }
   return fewest;
 }
@@ -430,7 +433,7 @@ std::optional<FormulaPool::Independent> FormulaPool::find_independent(FormulaId 
     }
   }
   if (out.required.size() < min || out.required.size() > max) return std::nullopt;
-  out.every = all_of(std::move(every));
+  out.every = all_of(every);
   return out;
 }
 
@@ -478,7 +481,7 @@ AtomStep FormulaPool::step(FormulaId atom, const MemberName& name) {
   for (std::uint32_t i = 0; i < patterns; ++i, at += 2)
     if (name.matches(words[at])) schemas.push_back(formula(words[at + 1]));
   if (schemas.empty()) schemas.push_back(formula(words[at]));
-  return {.schema = all_of(std::move(schemas)), .when_true = atom};
+  return {.schema = all_of(schemas), .when_true = atom};
 }
 
 AtomStep FormulaPool::step(FormulaId atom) {

@@ -58,8 +58,8 @@ class FormulaPool {
   // `texts` outlives it and holds the expressions of its atoms.
   explicit FormulaPool(ExpressionPool& texts);
 
-  FormulaId all_of(std::vector<FormulaId> conditions);
-  FormulaId any_of(std::vector<FormulaId> choices);
+  FormulaId all_of(const std::vector<FormulaId>& conditions);
+  FormulaId any_of(const std::vector<FormulaId>& choices);
   FormulaId one_of(std::vector<FormulaId> choices);  // exactly one
   FormulaId negate(FormulaId f);
 
@@ -140,7 +140,7 @@ class FormulaPool {
   std::span<const std::uint32_t> operands(FormulaId f) const { return nodes_[f].subspan(1); }
   Kind kind(FormulaId f) const { return static_cast<Kind>(nodes_[f][0]); }
   FormulaId node(std::initializer_list<std::uint32_t> words) { return nodes_.intern(words); }
-  FormulaId join(Kind kind, std::vector<FormulaId> operands, FormulaId neutral, FormulaId absorbing);
+  FormulaId join(Kind kind, const std::vector<FormulaId>& operands, FormulaId neutral, FormulaId absorbing);
   FormulaId rebuild(Kind kind, std::vector<FormulaId> operands);
   FormulaId counted(Kind kind, std::span<const std::uint32_t> before, std::uint32_t min, std::uint32_t max);
   FormulaId replace(FormulaId f, const std::unordered_map<FormulaId, FormulaId>& with,
