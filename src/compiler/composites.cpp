@@ -258,12 +258,12 @@ class Composites {
       if (!s || !is_working_float(dtype) || dtype != call_.results[i]->type->dtype()) return {};
       shapes.push_back(*s);
     }
-    std::vector<ValueId> out;
-    for (std::size_t i = 0; i < 2; ++i) {
-      out.push_back(made(NodeKind::kGatherRows, GatherRowsParams{}, {inputs_[1 + i], inputs_[0]},
-                         g_.value(inputs_[1 + i]).dtype, shapes[i]));
-    }
-    return out;
+    const auto rows = [&](std::size_t i) {
+      return made(NodeKind::kGatherRows, GatherRowsParams{}, {inputs_[1 + i], inputs_[0]},
+                  g_.value(inputs_[1 + i]).dtype, shapes[i]);
+    };
+    const ValueId first = rows(0);
+    return {first, rows(1)};
   }
 
   // A table of integers, ids, the scale in every element of a constant, the extents of the result. The bodies that
