@@ -9,7 +9,7 @@
 #include "coreai/base/error.h"
 #include "coreai/base/mapped_file.h"
 #include "coreai/bundle/pipeline_descriptor.h"
-#include "coreai/ir/unknown_op.h"
+#include "coreai/ir/refusal.h"
 #include "coreai/ir/verifier.h"
 
 namespace coreai::audit {
@@ -105,19 +105,17 @@ bool check_hash(const AIModelAsset& asset, Findings& findings) {
   return false;
 }
 
-// An operation that is not known and carries nothing that could run in its place; empty where there is none.
-std::string unknown_operation(const ir::Block& block) {
+// What the runtime will say of the first operation that it can never run; nothing where there is none.
+std::optional<ir::Refusal> refused_operation(const ir::Block& block) {
   for (const auto& op : block.ops) {
-    if (op->code == ir::OpCode::kSerializationOpaque && ir::stand_in_body(*op) == nullptr) {
-      const ir::AttrRef name = op->attribute("opname");
-      return name != nullptr && name->is(ir::AttrCode::kSerializationString) ? std::string(name->as_string()) : "?";
-    }
+    if (op->code == ir::OpCode::kUdmlFunc) continue;  // the operation that would call it is refused
+    if (auto refusal = ir::refusal_of(*op)) return refusal;
     if (op->info().decomposable) continue;  // known: what spells it out is not run
     for (const ir::Region& region : op->regions)
       for (const auto& inner : region.blocks)
-        if (auto name = unknown_operation(*inner); !name.empty()) return name;
+        if (auto refusal = refused_operation(*inner)) return refusal;
   }
-  return {};
+  return std::nullopt;
 }
 
 // Reads and verifies the program.
@@ -133,10 +131,8 @@ void load_program(const AIModelAsset& asset, LoadedAsset& loaded, Findings& find
       findings.add(AuditRule::kProgramInvalid, file, error.what());
       return;
     }
-    if (const std::string name = unknown_operation(module->body()); !name.empty()) {
-      findings.add(AuditRule::kProgramUnsupported, file,
-                   fmt::format("the operation '{}' is unknown and carries no decomposition that could run in its place",
-                               excerpt(name)));
+    if (const auto refusal = refused_operation(module->body())) {
+      findings.add(AuditRule::kProgramUnsupported, file, fmt::format("{}. {}", refusal->problem, refusal->next_step));
       return;
     }
     loaded.functions = summary.functions;

@@ -9,8 +9,8 @@
 #include "backend/cpu/ops/op_kernel.h"
 #include "backend/cpu/reference/evaluator.h"
 #include "backend/cpu/reference/plan.h"
-#include "backend/cpu/reference/refusal.h"
 #include "coreai/compiler/compiler.h"
+#include "coreai/ir/refusal.h"
 #include "coreai/ir/unknown_op.h"
 
 namespace coreai {
@@ -36,7 +36,7 @@ class Counter {
     OpUsage& usage = ops_.usages[at->second];
     ++usage.count;
     if (path == OpPath::kRefused && usage.reason.empty()) {
-      const cpu::Refusal refusal = cpu::refusal_of(op);
+      const ir::Refusal refusal = ir::missing_kernel(op);
       usage.reason = fmt::format("{}. {}", refusal.problem, refusal.next_step);
     }
   }

@@ -358,6 +358,20 @@ TEST(AuditKinds, FunctionsOfEveryRole) {
   EXPECT_THAT(ids(audit_bundle(bundle), Severity::kError), testing::Contains("function-missing"));
 }
 
+// What the runtime refuses by name is no clean asset.
+TEST(AuditKinds, OperationsThatCannotRunHere) {
+  for (const auto& [asset, named] : {std::pair{"delegate", "back-end"},
+                                     {"delegate_v1", "back-end"},
+                                     {"metal4_kernel", "Metal"},
+                                     {"udml_call", "user-defined kernel"},
+                                     {"udml_placeholder", "another dialect"}}) {
+    const AuditReport report = audit_bundle(fixture(std::string("op_assets/") + asset + ".aimodel"));
+    EXPECT_THAT(ids(report, Severity::kError), testing::ElementsAre("asset-program-unsupported")) << asset;
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_THAT(report.findings[0].sentence, testing::HasSubstr(named));
+  }
+}
+
 TEST(AuditKinds, ADetectorWithoutABundle) {
   const AuditReport report = audit_bundle(fixture("genuine/yolos/yolos_float32_static.aimodel"));
   EXPECT_EQ(report.kind, "detector");

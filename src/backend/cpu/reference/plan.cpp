@@ -7,8 +7,8 @@
 #include <unordered_set>
 
 #include "backend/cpu/reference/evaluator.h"
-#include "backend/cpu/reference/refusal.h"
 #include "coreai/base/error.h"
+#include "coreai/ir/refusal.h"
 #include "coreai/ir/unknown_op.h"
 
 namespace coreai::cpu {
@@ -61,7 +61,7 @@ void BodyPlanner::fail(const ir::Op& op, const std::string& problem) const {
 // The operation, and what stands in the regions that it runs on elements.
 void BodyPlanner::check_supported(const ir::Op& op) const {
   if (!reference_evaluator().supports(op.code)) {
-    const Refusal refusal = refusal_of(op);
+    const ir::Refusal refusal = ir::missing_kernel(op);
     throw UnsupportedError(refusal.problem, "@" + graph_, refusal.next_step);
   }
   if (op.info().decomposable) return;
