@@ -279,26 +279,36 @@ ExprId ExpressionPool::rule(bool nullable) {
   return intern({.kind = Kind::kRule, .nullable = nullable, .a = static_cast<std::uint32_t>(bodies_.size() - 1)});
 }
 
-ExprId ExpressionPool::any_literal(std::vector<std::string_view> texts) {
-  std::sort(texts.begin(), texts.end());
-  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
-  if (texts.empty()) return kNothing;
-  // Nodes on the way to the last text, from the root; each is closed when no later text passes it.
+ExprId ExpressionPool::any_literal(const std::vector<std::string_view>& texts) {
+  std::vector<std::vector<std::uint32_t>> bytes;
+  bytes.reserve(texts.size());
+  for (const std::string_view text : texts)
+    bytes.emplace_back(reinterpret_cast<const std::uint8_t*>(text.data()),
+                       reinterpret_cast<const std::uint8_t*>(text.data()) + text.size());
+  return any_sequence(std::move(bytes),
+                      [&](std::uint32_t byte) { return this->bytes(ByteSet::one(static_cast<std::uint8_t>(byte))); });
+}
+
+ExprId ExpressionPool::any_sequence(std::vector<std::vector<std::uint32_t>> sequences,
+                                    const std::function<ExprId(std::uint32_t)>& symbol) {
+  std::sort(sequences.begin(), sequences.end());
+  sequences.erase(std::unique(sequences.begin(), sequences.end()), sequences.end());
+  // Choices on the way to the last sequence, from the root; each is closed when no later one passes it.
   std::vector<std::vector<ExprId>> open(1);
-  std::string_view last;
+  std::span<const std::uint32_t> last;
   const auto close_to = [&](std::size_t length) {
     while (open.size() > length + 1) {
-      const ExprId closed = any_of(open.back());
+      const ExprId rest = any_of(open.back());
       open.pop_back();
-      open.back().push_back(concat(bytes(ByteSet::one(static_cast<std::uint8_t>(last[open.size() - 1]))), closed));
+      open.back().push_back(concat(symbol(last[open.size() - 1]), rest));
     }
   };
-  for (const std::string_view text : texts) {
-    const auto [differs, unused] = std::mismatch(last.begin(), last.end(), text.begin(), text.end());
+  for (const auto& sequence : sequences) {
+    const auto differs = std::ranges::mismatch(last, sequence).in1;
     close_to(static_cast<std::size_t>(differs - last.begin()));
-    open.resize(text.size() + 1);
+    open.resize(sequence.size() + 1);
     open.back().push_back(kEmptyString);
-    last = text;
+    last = sequence;
   }
   close_to(0);
   return any_of(open[0]);

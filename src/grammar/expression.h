@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -43,7 +44,10 @@ class ExpressionPool {
   ExprId repeat(ExprId e, std::uint32_t min, std::uint32_t max = kUnbounded);
   ExprId optional(ExprId e) { return any_of({kEmptyString, e}); }
   // The strings of one, joined as a tree of prefixes.
-  ExprId any_literal(std::vector<std::string_view> texts);
+  ExprId any_literal(const std::vector<std::string_view>& texts);
+  // The same for sequences of symbols, each of which `symbol` writes as an expression.
+  ExprId any_sequence(std::vector<std::vector<std::uint32_t>> sequences,
+                      const std::function<ExprId(std::uint32_t)>& symbol);
 
   // A name for an expression that may hold the name itself, behind something that is not empty. It must have a string;
   // `nullable` says whether the empty one is among them. Conditions and complements of it are not decided.

@@ -117,36 +117,17 @@ ExprId json_string_body(ExpressionPool& pool, std::string_view text) {
   return json_string_bodies(pool, {text});
 }
 
-// From the last text to the first and from the end of each to its beginning: one node for each different beginning.
-ExprId json_string_bodies(ExpressionPool& pool, std::vector<std::string_view> texts) {
-  std::sort(texts.begin(), texts.end());
-  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+ExprId json_string_bodies(ExpressionPool& pool, const std::vector<std::string_view>& texts) {
   const JsonStringEncoder encoder;
   std::unordered_map<std::uint32_t, ExprId> written;  // of one character
-  const auto character = [&](std::uint32_t point) {
+  std::vector<std::vector<std::uint32_t>> points;
+  points.reserve(texts.size());
+  for (const std::string_view text : texts) points.push_back(code_points(text));
+  return pool.any_sequence(std::move(points), [&](std::uint32_t point) {
     const auto [at, added] = written.try_emplace(point);
     if (added) at->second = encoder.encode(pool, {{point, point}});
     return at->second;
-  };
-  std::vector<std::vector<ExprId>> open(1);  // choices at each character of the last text
-  std::vector<std::uint32_t> last;
-  const auto close_to = [&](std::size_t length) {
-    while (open.size() > length + 1) {
-      const ExprId rest = pool.any_of(open.back());
-      open.pop_back();
-      open.back().push_back(pool.concat(character(last[open.size() - 1]), rest));
-    }
-  };
-  for (const std::string_view text : texts) {
-    const std::vector<std::uint32_t> points = code_points(text);
-    const auto differs = std::ranges::mismatch(last, points).in1;
-    close_to(static_cast<std::size_t>(differs - last.begin()));
-    open.resize(points.size() + 1);
-    open.back().push_back(kEmptyString);
-    last = points;
-  }
-  close_to(0);
-  return pool.any_of(open[0]);
+  });
 }
 
 ExprId json_value(ExpressionPool& pool, JsonRoot root, ExprId space) {

@@ -20,7 +20,7 @@ class JsonStringEncoder : public CodePointEncoder {
 
 // One text between the quotes, in every way in which it may be written; of several, joined by their beginnings.
 ExprId json_string_body(ExpressionPool& pool, std::string_view text);
-ExprId json_string_bodies(ExpressionPool& pool, std::vector<std::string_view> texts);
+ExprId json_string_bodies(ExpressionPool& pool, const std::vector<std::string_view>& texts);
 // The shortest way to write it.
 std::string json_escaped(std::string_view text);
 // A string whose characters, without the quotes, are one of `body`.

@@ -16,7 +16,6 @@ class KeyTable {
  public:
   explicit KeyTable(ExpressionPool& texts) : texts_(texts) {}
   KeyId add(const std::string& name);
-  const std::string& name(KeyId key) const { return names_[key]; }
   // Between the quotes, in every way in which it may be written.
   ExprId body(KeyId key) const { return bodies_[key]; }
   bool matches(KeyId key, ExprId pattern);

@@ -181,7 +181,7 @@ FormulaId SchemaReader::items(const SchemaPlace& place) {
   return schemas.prefix.empty() && schemas.rest == kAlways ? kAlways : formulas_.items(schemas);
 }
 
-FormulaId SchemaReader::contains(const SchemaPlace& place, const JsonNode&) {
+FormulaId SchemaReader::contains(const SchemaPlace& place) {
   const JsonNode* fewest = place.node->find("minContains");
   const JsonNode* most = place.node->find("maxContains");
   const std::uint32_t min = fewest == nullptr ? 1 : count(place.child("minContains"), *fewest);
@@ -203,7 +203,7 @@ void SchemaReader::read_arrays(const SchemaPlace& place, std::vector<FormulaId>&
   keyword(place, "maxItems", conditions, [&](const JsonNode& value) {
     return when(JsonType::kArray, formulas_.item_count(0, count(place.child("maxItems"), value)));
   });
-  keyword(place, "contains", conditions, [&](const JsonNode& value) { return contains(place, value); });
+  keyword(place, "contains", conditions, [&](const JsonNode&) { return contains(place); });
   keyword(place, "uniqueItems", conditions, [&](const JsonNode& value) -> FormulaId {
     if (!value.is(Kind::kBoolean)) wrong(place.child("uniqueItems"), "a boolean is wanted");
     const JsonNode* most = place.node->find("maxItems");

@@ -66,7 +66,7 @@ class SchemaReader {
 
   FormulaId members(const SchemaPlace& place);
   FormulaId items(const SchemaPlace& place);
-  FormulaId contains(const SchemaPlace& place, const JsonNode& schema);
+  FormulaId contains(const SchemaPlace& place);
   FormulaId bound(const SchemaPlace& place, const JsonNode& value, bool lower);
   FormulaId types(const SchemaPlace& place, const JsonNode& value);
   FormulaId one_value(const JsonNode& value);

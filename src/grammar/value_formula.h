@@ -113,7 +113,6 @@ class FormulaPool {
   // `f` with atoms replaced.
   FormulaId replace(FormulaId f, const std::unordered_map<FormulaId, FormulaId>& with);
 
-  std::size_t size() const { return nodes_.size(); }
   std::size_t memory_bytes() const { return nodes_.memory_bytes() + specs_.memory_bytes(); }
 
  private:

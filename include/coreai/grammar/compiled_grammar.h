@@ -70,7 +70,8 @@ struct JsonSchemaOptions {
   JsonWhitespace whitespace{};
   PropertyOrder property_order = PropertyOrder::kAny;
   bool assert_formats = true;  // false: `format` says nothing
-  bool lenient = false;        // leave out what cannot be enforced, and list it; true grammars accept more then
+  bool lenient = false;        // leave out what cannot be enforced, and list it: the result may accept more,
+                               // or less where that stood under `not`, `oneOf` or `if`
 };
 
 // Compiles grammars for one vocabulary and keeps them by their text. Safe to use from any thread.
