@@ -132,7 +132,7 @@ void load_program(const AIModelAsset& asset, LoadedAsset& loaded, Findings& find
       return;
     }
     if (const auto refusal = refused_operation(module->body())) {
-      findings.add(AuditRule::kProgramUnsupported, file, fmt::format("{}. {}", refusal->problem, refusal->next_step));
+      findings.add(AuditRule::kProgramUnsupported, file, refusal->problem);
       return;
     }
     loaded.functions = summary.functions;
