@@ -329,11 +329,7 @@ ExprId ExpressionPool::derive(ExprId e, std::uint8_t byte) {
   if (derive_depth_ >= kMaxDeriveDepth)
     throw UnsupportedError(fmt::format("expressions nested more than {} deep", kMaxDeriveDepth), "grammar",
                            "flatten its rules");
-  struct Level {
-    explicit Level(int& depth) : depth_of(depth) { ++depth_of; }
-    ~Level() { --depth_of; }
-    int& depth_of;
-  } level(derive_depth_);
+  const Depth level(derive_depth_);
   const ExprId result = derive_node(e, byte);
   if (derived_.size() >= kMaxDerived) derived_.clear();
   derived_.emplace(key, result);
@@ -374,6 +370,11 @@ ExprId ExpressionPool::derive_node(ExprId e, std::uint8_t byte) {
   }
 }
 
+void ExpressionPool::new_mark() {
+  marks_.resize(nodes_.size());
+  if (++mark_ == 0) std::ranges::fill(marks_, mark_++);
+}
+
 void ExpressionPool::first_sets(ExprId e, std::vector<std::uint32_t>& sets) {
   for (;;) {
     if (marks_[e] == mark_) return;
@@ -407,8 +408,7 @@ void ExpressionPool::first_sets(ExprId e, std::vector<std::uint32_t>& sets) {
 
 ByteClasses ExpressionPool::classes(ExprId e) {
   std::vector<std::uint32_t> sets;
-  marks_.resize(nodes_.size());
-  if (++mark_ == 0) std::ranges::fill(marks_, mark_++);
+  new_mark();
   first_sets(e, sets);
   ByteClasses out;
   std::size_t count = 1;

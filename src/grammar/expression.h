@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -25,6 +26,23 @@ constexpr std::uint32_t kUnbounded = UINT32_MAX;
 struct ByteClasses {
   std::array<std::uint8_t, 256> class_of{};
   std::vector<std::uint8_t> representatives;  // one byte of each class
+};
+
+// What an expression says, the same in every pool of the process; keyed, so that no text can be made to collide.
+struct ContentHash {
+  std::uint64_t high, low;
+  bool operator==(const ContentHash&) const = default;
+  struct Hash {
+    std::size_t operator()(const ContentHash& of) const { return static_cast<std::size_t>(of.low); }
+  };
+};
+
+// `min` to `max` times `unit`, without the finite language `excluded`, then `rest`.
+struct Run {
+  ExprId unit;
+  std::uint32_t min, max;
+  ExprId excluded;
+  ExprId rest;
 };
 
 // Not safe to use from several threads at once.
@@ -66,6 +84,15 @@ class ExpressionPool {
   // Whether a step changes a counter: such states are many and each is visited once.
   bool counts(ExprId e) const { return nodes_[e].counts; }
 
+  // The bytes that may come first, or more of them where conditions or complements say which.
+  ByteSet first_bytes(ExprId e);
+  // Nothing where rules are inside.
+  std::optional<ContentHash> content_hash(ExprId e);
+  // The choices of which `e` is the union; `e` itself where it is none.
+  std::vector<ExprId> choices(ExprId e) const;
+  // `e` as a repetition whose end the next byte tells: none that begins a unit begins the rest.
+  std::optional<Run> run(ExprId e);
+
   std::size_t size() const { return nodes_.size(); }
   std::size_t memory_bytes() const;
 
@@ -88,11 +115,24 @@ class ExpressionPool {
   void join_heads(std::vector<ExprId>& choices);
   bool flatten(std::vector<ExprId>& out, const std::vector<ExprId>& in, Kind kind, ExprId neutral, ExprId absorbing);
   ExprId derive_node(ExprId e, std::uint8_t byte);
+  void new_mark();
   void first_sets(ExprId e, std::vector<std::uint32_t>& sets);
   bool search(ExprId from);
+  bool is_finite(ExprId e);
+  std::optional<Run> find_run(ExprId e);
 
   std::size_t max_nodes_, max_search_;
-  int join_depth_ = 0, derive_depth_ = 0;
+  class Depth {  // one level deeper while it lives
+   public:
+    explicit Depth(int& depth) : depth_(depth) { ++depth_; }
+    ~Depth() { --depth_; }
+    Depth(const Depth&) = delete;
+    Depth& operator=(const Depth&) = delete;
+
+   private:
+    int& depth_;
+  };
+  int join_depth_ = 0, derive_depth_ = 0, hash_depth_ = 0;
   std::vector<Node> nodes_;
   std::vector<ExprId> children_;
   std::vector<ByteSet> sets_;
@@ -102,6 +142,9 @@ class ExpressionPool {
   std::vector<std::uint32_t> table_;  // open addressing, 0: free, else id + 1
   std::unordered_map<std::uint64_t, ExprId> derived_;
   std::unordered_map<ExprId, bool> empty_;  // of nodes with algebra
+  std::unordered_map<ExprId, bool> finite_;
+  std::unordered_map<ExprId, std::optional<ContentHash>> hashes_;
+  std::unordered_map<ExprId, std::optional<Run>> runs_;
 };
 
 }  // namespace coreai::grammar

@@ -27,8 +27,20 @@ void ExpressionMachine::find_row(StateId state, Row& row) {
   for (std::size_t byte = 0; byte < 256; ++byte) row[byte] = next[split.class_of[byte]];
 }
 
-StateId ExpressionMachine::mask_state(StateId state, std::size_t longest) {
-  const std::lock_guard lock(mutex_);
+LazyMachine::Parts ExpressionMachine::parts(StateId state) {
+  Parts out;
+  std::vector<ExprId> others;
+  for (const ExprId choice : pool_->choices(expression(state))) {
+    if (const auto run = pool_->run(choice))
+      out.runs.push_back({*run, state_of(run->rest), state_of(choice)});
+    else
+      others.push_back(choice);
+  }
+  out.others = out.runs.empty() ? state : state_of(pool_->any_of(others));
+  return out;
+}
+
+StateId ExpressionMachine::find_mask_state(StateId state, std::size_t longest) {
   if (!pool_->counts(expression(state))) return state;
   return state_of(pool_->clamp(expression(state), static_cast<std::uint32_t>(longest)));
 }

@@ -14,12 +14,15 @@ class ExpressionMachine final : public LazyMachine {
   ExpressionMachine(std::unique_ptr<ExpressionPool> pool, ExprId language);
 
   StateId start() const override { return start_; }
-  StateId mask_state(StateId state, std::size_t longest) override;
   std::size_t memory_bytes() const override;
 
  private:
   StateId find_step(StateId state, std::uint8_t byte) override;
   void find_row(StateId state, Row& row) override;
+  StateId find_mask_state(StateId state, std::size_t longest) override;
+  ByteSet live_bytes(StateId state) override { return pool_->first_bytes(expression(state)); }
+  Parts parts(StateId state) override;
+  ExpressionPool& pool() override { return *pool_; }
   static ExprId expression(StateId state) { return state >> 1; }
   StateId state_of(ExprId e);
 

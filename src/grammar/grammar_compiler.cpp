@@ -96,8 +96,7 @@ CompiledGrammar GrammarCompiler::compile_json(JsonRoot root, JsonWhitespace whit
   std::string key = fmt::format("json:{}:{}", static_cast<int>(root), whitespace.max);
   return state_->find_or_make(std::move(key), [&](auto&) -> std::unique_ptr<Machine> {
     auto pool = state_->new_pool();
-    const ExprId blank = pool->any_literal({" ", "\t", "\n", "\r"});
-    const ExprId language = json_value(*pool, root, pool->repeat(blank, 0, whitespace.max));
+    const ExprId language = json_value(*pool, root, pool->repeat(json_blank(*pool), 0, whitespace.max));
     return std::make_unique<ExpressionMachine>(std::move(pool), language);
   });
 }

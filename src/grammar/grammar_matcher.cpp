@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "coreai/base/error.h"
@@ -76,18 +75,26 @@ bool GrammarMatcher::accept_bytes(std::string_view bytes) {
   return true;
 }
 
-TokenMask GrammarMatcher::next_token_mask() const {
+// The mask, and whether it allows all that has a text, and the end.
+std::pair<TokenMask, bool> GrammarMatcher::find_mask() const {
   const TokenizerInfo& tokenizer = grammar_.tokenizer();
   const std::size_t words = bitmask_words(tokenizer.vocab_size());
-  if (last_->ended) return TokenMask(new std::uint32_t[words]());
+  if (last_->ended) return {TokenMask(new std::uint32_t[words]()), false};
   Machine& machine = *grammar_.data_->machine;
   const StateId state = machine.mask_state(last_->state, tokenizer.longest_token());
-  return grammar_.data_->masks->find_or_make({grammar_.data_->id, state}, words, [&](std::span<std::uint32_t> mask) {
-    machine.fill(state, tokenizer.trie(), mask);
-    if (!accepts(state)) return;
-    for (const std::int32_t id : tokenizer.end_ids())
-      mask[static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32);
-  });
+  auto found =
+      grammar_.data_->masks->find_or_make({grammar_.data_->id, state}, words, [&](std::span<std::uint32_t> mask) {
+        machine.fill(state, tokenizer, mask);
+        if (!accepts(state)) return false;
+        for (const std::int32_t id : tokenizer.end_ids())
+          mask[static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32);
+        return std::ranges::equal(mask, tokenizer.every_token());
+      });
+  return {std::move(found.mask), found.everything};
+}
+
+TokenMask GrammarMatcher::next_token_mask() const {
+  return find_mask().first;
 }
 
 MaskKind GrammarMatcher::fill_next_token_bitmask(std::span<std::uint32_t> mask) const {
@@ -95,14 +102,10 @@ MaskKind GrammarMatcher::fill_next_token_bitmask(std::span<std::uint32_t> mask) 
   if (mask.size() < words)
     throw InvalidArgumentError(fmt::format("a mask of {} words; the vocabulary needs {}", mask.size(), words),
                                "GrammarMatcher::fill_next_token_bitmask", "give bitmask_words(vocab_size) words");
-  const TokenMask made = next_token_mask();
+  const auto [made, everything] = find_mask();
   std::copy_n(made.get(), words, mask.begin());
   if (last_->ended) return MaskKind::kTerminated;
-  std::size_t allowed = 0;
-  for (std::size_t word = 0; word < words; ++word) allowed += static_cast<std::size_t>(std::popcount(made[word]));
-  const TokenizerInfo& tokenizer = grammar_.tokenizer();
-  const std::size_t all = tokenizer.trie().token_count() + tokenizer.end_ids().size();
-  return allowed == all ? MaskKind::kUnconstrained : MaskKind::kConstrained;
+  return everything ? MaskKind::kUnconstrained : MaskKind::kConstrained;
 }
 
 void GrammarMatcher::rollback(std::size_t steps) {

@@ -130,6 +130,10 @@ ExprId json_string_bodies(ExpressionPool& pool, const std::vector<std::string_vi
   });
 }
 
+ExprId json_blank(ExpressionPool& pool) {
+  return pool.any_literal({" ", "\t", "\n", "\r"});
+}
+
 ExprId json_value(ExpressionPool& pool, JsonRoot root, ExprId space) {
   const ExprId value = pool.rule(false);
   const ExprId string = json_string(pool, pool.repeat(JsonStringEncoder().encode(pool, CodePointSet::all()), 0));

@@ -25,6 +25,8 @@ ExprId json_string_bodies(ExpressionPool& pool, const std::vector<std::string_vi
 std::string json_escaped(std::string_view text);
 // A string whose characters, without the quotes, are one of `body`.
 ExprId json_string(ExpressionPool& pool, ExprId body);
+// One character of white space.
+ExprId json_blank(ExpressionPool& pool);
 // Any value, an object or an array, with `space` wherever white space may stand inside; none before or after.
 ExprId json_value(ExpressionPool& pool, JsonRoot root, ExprId space);
 

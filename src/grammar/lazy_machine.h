@@ -1,37 +1,60 @@
-// States whose transitions are found once and then read without a lock, in rows of 256.
+// States whose transitions are found once and then read without a lock.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <bit>
+#include <memory>
 #include <mutex>
 
+#include "grammar/byte_set.h"
+#include "grammar/expression.h"
 #include "grammar/machine.h"
+#include "grammar/token_slice.h"
 
 namespace coreai::grammar {
 
 class LazyMachine : public Machine {
  public:
+  LazyMachine();
   ~LazyMachine() override;
 
-  // A single step makes no row: a counted repetition passes through many states once.
   StateId step(StateId state, std::uint8_t byte) final;
-  void fill(StateId state, const TokenTrie& trie, std::span<std::uint32_t> mask) final;
+  StateId mask_state(StateId state, std::size_t longest) final;
+  void fill(StateId state, const TokenizerInfo& tokenizer, std::span<std::uint32_t> mask) final;
   std::optional<std::uint8_t> forced_byte(StateId state) final;
 
  protected:
   using Row = std::array<StateId, 256>;
-  // Both under the lock.
+  // A run of a state, with the state behind it and that of the whole run.
+  struct StateRun {
+    Run run;
+    StateId rest, whole;
+  };
+  struct Parts {
+    std::vector<StateRun> runs;
+    StateId others = kDead;
+  };
+  // All under the lock.
   virtual StateId find_step(StateId state, std::uint8_t byte) = 0;
   virtual void find_row(StateId state, Row& row) = 0;
+  virtual StateId find_mask_state(StateId state, std::size_t longest) = 0;
+  // Bytes beside these are dead.
+  virtual ByteSet live_bytes(StateId state) = 0;
+  // States whose tokens together are those of `state`.
+  virtual Parts parts(StateId state) = 0;
+  virtual ExpressionPool& pool() = 0;
 
   mutable std::mutex mutex_;
   std::size_t row_bytes() const;
 
  private:
+  class Walker;
+
   // Chunk k holds the rows of numbers 2^(k+8) - 256 and up: pointers never move, so that readers need no lock.
   static constexpr int kChunks = 23;
   static constexpr std::size_t kFirstChunk = 256;
+  static constexpr std::size_t kMaxRows = 16'384;  // 16 MB; states beyond them are stepped one byte at a time
   struct Place {
     std::size_t chunk, index;
   };
@@ -45,10 +68,21 @@ class LazyMachine : public Machine {
     const auto* chunk = chunks_[at.chunk].load(std::memory_order_acquire);
     return chunk == nullptr ? nullptr : chunk[at.index].load(std::memory_order_acquire);
   }
-  const Row& row(StateId state);
+  const Row* make_row(StateId state);
+  StateId step_locked(StateId state, std::uint8_t byte);
+
+  // Single steps, and masks' states, by a hash of what they start from: key and result in one word, newest wins.
+  static constexpr std::size_t kSteps = 4096, kMaskStates = 1024;
+  static constexpr StateId kMaxPacked = 1u << 28;
+  struct Remembered {
+    std::array<std::atomic<std::uint64_t>, kSteps> steps{};
+    std::array<std::atomic<std::uint64_t>, kMaskStates> mask_states{};
+  };
+  std::optional<StateId> known_step(StateId state, std::uint8_t byte) const;
 
   std::array<std::atomic<std::atomic<Row*>*>, kChunks> chunks_{};
   std::atomic<std::size_t> row_count_ = 0;
+  std::unique_ptr<Remembered> remembered_;
 };
 
 }  // namespace coreai::grammar

@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "grammar/token_trie.h"
+#include "coreai/grammar/tokenizer_info.h"
 
 namespace coreai::grammar {
 
@@ -27,8 +27,8 @@ class Machine {
   // A state that takes the same tokens of at most `longest` bytes: states that differ only in what lies further share
   // it, and with it their mask.
   virtual StateId mask_state(StateId state, std::size_t longest) = 0;
-  // Sets the bits of all tokens that `state` takes; the others are clear before.
-  virtual void fill(StateId state, const TokenTrie& trie, std::span<std::uint32_t> mask) = 0;
+  // Sets the bits of all tokens that `state` takes; the others are clear before. `state` is one of mask_state().
+  virtual void fill(StateId state, const TokenizerInfo& tokenizer, std::span<std::uint32_t> mask) = 0;
   // The only byte that can follow, if there is one and the text may not end.
   virtual std::optional<std::uint8_t> forced_byte(StateId state) = 0;
   virtual std::size_t memory_bytes() const = 0;

@@ -2,21 +2,22 @@
 
 namespace coreai::grammar {
 
-TokenMask MaskCache::find_or_make(const Key& key, std::size_t words,
-                                  const std::function<void(std::span<std::uint32_t>)>& make) {
+MaskCache::Made MaskCache::find_or_make(const Key& key, std::size_t words,
+                                        const std::function<bool(std::span<std::uint32_t>)>& make) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = entries_.find(key); found != entries_.end()) {
       order_.splice(order_.begin(), order_, found->second.used);
-      return found->second.mask;
+      return found->second.made;
     }
   }
-  const std::shared_ptr<std::uint32_t[]> made(new std::uint32_t[words]());
-  make({made.get(), words});
+  const std::shared_ptr<std::uint32_t[]> mask(new std::uint32_t[words]());
+  const bool everything = make({mask.get(), words});
+  const Made made{mask, everything};
   const std::size_t bytes = words * sizeof(std::uint32_t);
   const std::lock_guard lock(mutex_);
   if (bytes > max_bytes_) return made;
-  if (const auto found = entries_.find(key); found != entries_.end()) return found->second.mask;
+  if (const auto found = entries_.find(key); found != entries_.end()) return found->second.made;
   while (bytes_ + bytes > max_bytes_) drop_oldest();
   order_.push_front(key);
   entries_.emplace(key, Entry{made, bytes, order_.begin()});

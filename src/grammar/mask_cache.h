@@ -23,8 +23,12 @@ class MaskCache {
 
   explicit MaskCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
+  struct Made {
+    TokenMask mask;
+    bool everything = false;  // what `make` returned
+  };
   // The mask of `key`, else what `make` writes into `words` cleared words. Two threads may make the same mask at once.
-  TokenMask find_or_make(const Key& key, std::size_t words, const std::function<void(std::span<std::uint32_t>)>& make);
+  Made find_or_make(const Key& key, std::size_t words, const std::function<bool(std::span<std::uint32_t>)>& make);
   void forget_grammar(std::uint64_t grammar);
   void clear();
   std::size_t memory_bytes() const;
@@ -36,7 +40,7 @@ class MaskCache {
     }
   };
   struct Entry {
-    TokenMask mask;
+    Made made;
     std::size_t bytes;
     std::list<Key>::iterator used;  // in order_
   };

@@ -11,6 +11,13 @@ namespace {
 
 constexpr std::size_t kMaxRecordBytes = std::size_t{256} << 20;
 
+constexpr ByteSet bytes_of(std::string_view text) {
+  ByteSet out;
+  for (const char c : text) out.insert(static_cast<std::uint8_t>(c));
+  return out;
+}
+constexpr ByteSet kBlanks = bytes_of(" \t\n\r"), kValueStarts = bytes_of("\"-0123456789tfn{[");
+
 bool is_space(std::uint8_t byte) {
   return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
 }
@@ -25,6 +32,7 @@ SchemaMachine::SchemaMachine(std::string_view schema, const JsonSchemaOptions& o
       property_order_(options.property_order),
       spaces_(options.whitespace.max) {
   any_name_ = formulas_.string_expression(kAlways);
+  blank_ = json_blank(*texts_);
   CompiledSchema compiled = compile_schema(schema, options, *texts_, formulas_, keys_);
   dropped_ = std::move(compiled.dropped);
   lists_.intern({});
@@ -221,7 +229,68 @@ SchemaMachine::RecordId SchemaMachine::key_state(Place place, const Entries& ent
 void SchemaMachine::find_row(StateId state, Row& row) {
   const RecordId of = state >> 1;
   if (records_[of][0] == kScalar) return scalar_row(of, row);
-  for (std::size_t byte = 0; byte < 256; ++byte) row[byte] = state_of(step_record(of, static_cast<std::uint8_t>(byte)));
+  const ByteSet live = live_bytes(state);
+  for (std::size_t i = 0; i < 256; ++i) {
+    const auto byte = static_cast<std::uint8_t>(i);
+    row[i] = live.contains(byte) ? state_of(step_record(of, byte)) : kDead;
+  }
+}
+
+ByteSet SchemaMachine::live_bytes(StateId state) {
+  const RecordId of = state >> 1;
+  const auto words = records_[of];
+  ByteSet out;
+  switch (words[0]) {
+    case kScalar:
+      for (const Entry& entry : entries_of(of, 0)) {
+        out = out | texts_->first_bytes(entry.what);
+        if (texts_->nullable(entry.what)) out = out | live_bytes(entry.then << 1);
+      }
+      return out;
+    case kValue:
+      return words[1] != 0 ? kBlanks | kValueStarts : kValueStarts;
+    case kColon:
+      return words[1] != 0 ? kBlanks | ByteSet::one(':') : ByteSet::one(':');
+    case kObject:
+    case kArray:
+      out = words[0] == kArray ? kValueStarts | ByteSet::one(']') : ByteSet::one('"') | ByteSet::one('}');
+      return out | ByteSet::one(',') | (words[2] != 0 ? kBlanks : ByteSet());
+    default:
+      return out;
+  }
+}
+
+// White space is a run before all else.
+LazyMachine::Parts SchemaMachine::parts(StateId state) {
+  const RecordId of = state >> 1;
+  const auto words = records_[of];
+  if (words[0] == kScalar) return scalar_parts(of);
+  if (words[0] <= kEnd) return {};
+  const std::size_t at = words[0] == kObject || words[0] == kArray ? 2 : 1;
+  const std::uint32_t spaces = words[at];
+  if (spaces <= 1) return {{}, state};
+  std::vector<std::uint32_t> bare = records_.copy(of);
+  bare[at] = 0;
+  return {{{{blank_, 0, spaces, kNothing, kEmptyString}, state_of(records_.intern(bare)), state}}, kDead};
+}
+
+LazyMachine::Parts SchemaMachine::scalar_parts(RecordId of) {
+  Parts out;
+  Entries others;
+  for (const Entry& entry : entries_of(of, 0)) {
+    std::vector<ExprId> left;
+    for (const ExprId choice : texts_->choices(entry.what)) {
+      const auto run = texts_->run(choice);
+      if (run && !texts_->nullable(run->rest))
+        out.runs.push_back(
+            {*run, state_of(scalar({{run->rest, entry.then}})), state_of(scalar({{choice, entry.then}}))});
+      else
+        left.push_back(choice);
+    }
+    if (!left.empty()) others.push_back({texts_->any_of(left), entry.then});
+  }
+  out.others = out.runs.empty() ? state_of(of) : state_of(scalar(std::move(others)));
+  return out;
 }
 
 // One step for all bytes that no entry tells apart.
@@ -245,8 +314,7 @@ void SchemaMachine::scalar_row(RecordId of, Row& row) {
   }
 }
 
-StateId SchemaMachine::mask_state(StateId state, std::size_t longest) {
-  const std::lock_guard lock(mutex_);
+StateId SchemaMachine::find_mask_state(StateId state, std::size_t longest) {
   const RecordId of = state >> 1;
   if (records_[of][0] != kScalar) return state;
   Entries entries = entries_of(of, 0);

@@ -17,7 +17,6 @@ class SchemaMachine final : public LazyMachine {
   SchemaMachine(std::string_view schema, const JsonSchemaOptions& options, std::unique_ptr<ExpressionPool> texts);
 
   StateId start() const override { return start_; }
-  StateId mask_state(StateId state, std::size_t longest) override;
   std::size_t memory_bytes() const override;
   std::vector<DroppedKeyword> take_dropped() { return std::move(dropped_); }
 
@@ -50,6 +49,11 @@ class SchemaMachine final : public LazyMachine {
 
   StateId find_step(StateId state, std::uint8_t byte) override { return state_of(step_record(state >> 1, byte)); }
   void find_row(StateId state, Row& row) override;
+  StateId find_mask_state(StateId state, std::size_t longest) override;
+  ByteSet live_bytes(StateId state) override;
+  Parts parts(StateId state) override;
+  Parts scalar_parts(RecordId record);
+  ExpressionPool& pool() override { return *texts_; }
   void scalar_row(RecordId record, Row& row);
   StateId state_of(RecordId record);
   bool ends_text(RecordId record);
@@ -113,7 +117,7 @@ class SchemaMachine final : public LazyMachine {
   std::vector<Answer> answers_;
   int branch_depth_ = 0;
   int depth_ = 0, lowest_ = INT32_MAX;  // the outermost open question that the present one fell back to
-  ExprId any_name_;
+  ExprId any_name_, blank_;
   StateId start_ = kDead;
 };
 

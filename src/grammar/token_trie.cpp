@@ -1,19 +1,19 @@
 #include "grammar/token_trie.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace coreai::grammar {
 
-TokenTrie::TokenTrie(std::span<const std::string_view> tokens) {
-  for (std::size_t id = 0; id < tokens.size(); ++id)
-    if (!tokens[id].empty()) ids_.push_back(static_cast<std::int32_t>(id));
-  std::stable_sort(ids_.begin(), ids_.end(), [&](std::int32_t a, std::int32_t b) { return tokens[a] < tokens[b]; });
+TokenTrie::TokenTrie(std::vector<Token> tokens) {
+  std::erase_if(tokens, [](const Token& token) { return token.text.empty(); });
+  std::stable_sort(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) { return a.text < b.text; });
+  ids_.reserve(tokens.size());
+  for (const Token& token : tokens) ids_.push_back(token.id);
 
   std::vector<std::uint32_t> path;  // nodes from the root to the last token's end
   std::string_view last;
   for (std::uint32_t i = 0; i < ids_.size();) {
-    const std::string_view token = tokens[ids_[i]];
+    const std::string_view token = tokens[i].text;
     const auto [differs, unused] = std::mismatch(last.begin(), last.end(), token.begin(), token.end());
     const auto shared = static_cast<std::size_t>(differs - last.begin());
     for (; path.size() > shared; path.pop_back()) nodes_[path.back()].end = static_cast<std::uint32_t>(nodes_.size());
@@ -22,7 +22,7 @@ TokenTrie::TokenTrie(std::span<const std::string_view> tokens) {
       nodes_.push_back({0, static_cast<std::uint8_t>(token[at]), 0});
     }
     std::uint32_t next = i;
-    while (next < ids_.size() && tokens[ids_[next]] == token) ++next;
+    while (next < ids_.size() && tokens[next].text == token) ++next;
     entries_.push_back({i, next - i});
     nodes_[path.back()].entry = static_cast<std::uint32_t>(entries_.size()) & 0xffffffu;
     depth_ = std::max(depth_, token.size());

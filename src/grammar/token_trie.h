@@ -19,8 +19,13 @@ class TokenTrie {
     std::uint32_t first, count;
   };
 
-  // `tokens[id]`; empty ones are left out. At most 2^24 - 2 tokens.
-  explicit TokenTrie(std::span<const std::string_view> tokens);
+  struct Token {
+    std::string_view text;
+    std::int32_t id;
+  };
+
+  // Tokens without a text are left out. At most 2^24 - 2 tokens.
+  explicit TokenTrie(std::vector<Token> tokens);
 
   std::span<const Node> nodes() const { return nodes_; }
   std::span<const std::int32_t> ids(const Node& node) const {
@@ -35,6 +40,16 @@ class TokenTrie {
   // a state that is false when it is dead.
   template <typename State, typename Step, typename Visit>
   void walk(State start, Step&& step, Visit&& visit) const {
+    walk_nodes(start, [&](State& from, const Node& node, std::size_t) {
+      State next = step(from, static_cast<std::uint8_t>(node.byte));
+      if (next && node.entry != 0) visit(ids(node));
+      return next;
+    });
+  }
+
+  // `step(state, node, level)` gives the state below a node; level: bytes before it.
+  template <typename State, typename Step>
+  void walk_nodes(State start, Step&& step) const {
     std::vector<State> states(depth_ + 1);
     std::size_t level = 0;
     states[0] = start;
@@ -43,18 +58,24 @@ class TokenTrie {
     for (std::uint32_t i = 0; i < nodes_.size();) {
       while (ends[level] <= i) --level;
       const Node& node = nodes_[i];
-      State next = step(states[level], static_cast<std::uint8_t>(node.byte));
+      State next = step(states[level], node, level);
       if (!next) {
         i = node.end;
         continue;
       }
-      if (node.entry != 0) visit(ids(node));
-      ++i;
-      if (i == node.end) continue;
+      if (++i == node.end) continue;
       ++level;
       states[level] = next;
       ends[level] = node.end;
     }
+  }
+
+  // Calls visit(id) for the tokens that end at `node` or below it.
+  template <typename Visit>
+  void for_each_below(const Node& node, Visit&& visit) const {
+    for (const Node* at = &node; at != nodes_.data() + node.end; ++at)
+      if (at->entry != 0)
+        for (const std::int32_t id : ids(*at)) visit(id);
   }
 
  private:

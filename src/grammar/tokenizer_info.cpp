@@ -6,6 +6,8 @@
 #include <array>
 
 #include "coreai/base/error.h"
+#include "grammar/json_text.h"
+#include "grammar/token_slice.h"
 #include "grammar/token_trie.h"
 
 namespace coreai::grammar {
@@ -74,6 +76,13 @@ void append_bytes(std::string_view text, VocabularyKind kind, bool special, std:
   }
 }
 
+// Every grammar of JSON text wants these.
+void prepare_slices(SliceCache& slices) {
+  ExpressionPool pool;
+  slices.find(pool, JsonStringEncoder().encode(pool, CodePointSet::all()), true);
+  slices.find(pool, json_blank(pool), true);
+}
+
 }  // namespace
 
 TokenizerInfo::TokenizerInfo(std::span<const std::string> vocabulary, const TokenizerInfoOptions& options) {
@@ -101,11 +110,21 @@ TokenizerInfo::TokenizerInfo(std::span<const std::string> vocabulary, const Toke
     data->bytes_end.push_back(static_cast<std::uint32_t>(data->bytes.size()));
   }
   data_ = data;
-  std::vector<std::string_view> texts(size);
-  for (std::size_t id = 0; id < size; ++id)
-    if (!data->special[id]) texts[id] = token_bytes(static_cast<std::int32_t>(id));
-  data->trie = std::make_shared<const TokenTrie>(texts);
+  std::vector<TokenTrie::Token> texts;
+  texts.reserve(size);
+  data->every_token.resize((size + 31) / 32);
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto id = static_cast<std::int32_t>(i);
+    if (!data->special[i]) texts.push_back({token_bytes(id), id});
+    if (is_end(id) || (!data->special[i] && !token_bytes(id).empty()))
+      data->every_token[i / 32] |= std::uint32_t{1} << (i % 32);
+  }
+  data->trie = std::make_shared<const TokenTrie>(std::move(texts));
   data->longest_token = data->trie->depth();
+  // Without the shared pointer: the data holds it.
+  const auto text = [of = data.get()](std::int32_t id) { return of->text(static_cast<std::size_t>(id)); };
+  data->slices = std::make_shared<SliceCache>(*data->trie, TokenTexts{size, text});
+  prepare_slices(*data->slices);
 }
 
 std::size_t TokenizerInfo::checked(std::int32_t id) const {
@@ -115,8 +134,7 @@ std::size_t TokenizerInfo::checked(std::int32_t id) const {
 }
 
 std::string_view TokenizerInfo::token_bytes(std::int32_t id) const {
-  const std::size_t at = checked(id), first = at == 0 ? 0 : data_->bytes_end[at - 1];
-  return std::string_view(data_->bytes).substr(first, data_->bytes_end[at] - first);
+  return data_->text(checked(id));
 }
 
 bool TokenizerInfo::is_special(std::int32_t id) const {
@@ -129,7 +147,7 @@ bool TokenizerInfo::is_end(std::int32_t id) const {
 
 std::size_t TokenizerInfo::memory_bytes() const {
   return data_->bytes.capacity() + data_->bytes_end.capacity() * 4 + data_->special.capacity() / 8 +
-         data_->trie->memory_bytes();
+         data_->trie->memory_bytes() + data_->slices->memory_bytes();
 }
 
 }  // namespace coreai::grammar

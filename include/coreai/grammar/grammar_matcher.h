@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "coreai/grammar/compiled_grammar.h"
 
@@ -58,6 +59,7 @@ class GrammarMatcher {
  private:
   struct Step;
   void push(std::uint32_t state, bool ended);
+  std::pair<TokenMask, bool> find_mask() const;
   static void release(std::shared_ptr<Step>& step);
   CompiledGrammar grammar_;
   std::shared_ptr<Step> last_;

@@ -11,6 +11,7 @@
 
 namespace coreai::grammar {
 
+class SliceCache;
 class TokenTrie;
 
 // How a vocabulary writes bytes.
@@ -45,6 +46,9 @@ class TokenizerInfo {
 
   // For the engine.
   const TokenTrie& trie() const { return *data_->trie; }
+  // The mask of all tokens that have a text, and of those that end it.
+  std::span<const std::uint32_t> every_token() const { return data_->every_token; }
+  SliceCache& slices() const { return *data_->slices; }
 
  private:
   struct Data {
@@ -53,7 +57,13 @@ class TokenizerInfo {
     std::vector<bool> special;
     std::vector<std::int32_t> end_ids;  // ascending
     std::size_t longest_token = 0;
+    std::vector<std::uint32_t> every_token;
     std::shared_ptr<const TokenTrie> trie;
+    std::shared_ptr<SliceCache> slices;
+    std::string_view text(std::size_t id) const {
+      const std::size_t first = id == 0 ? 0 : bytes_end[id - 1];
+      return std::string_view(bytes).substr(first, bytes_end[id] - first);
+    }
   };
   std::size_t checked(std::int32_t id) const;
   std::shared_ptr<const Data> data_;

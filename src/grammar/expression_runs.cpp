@@ -1,0 +1,170 @@
+// What a mask of tokens wants to know of an expression before it walks through it.
+#include <random>
+
+#include "grammar/expression.h"
+
+namespace coreai::grammar {
+namespace {
+
+constexpr int kMaxHashDepth = 200;
+
+std::uint64_t secret(std::size_t which) {
+  static const std::array<std::uint64_t, 4> words = [] {
+    std::random_device device;
+    std::array<std::uint64_t, 4> out{};
+    for (std::uint64_t& word : out) word = (std::uint64_t{device()} << 32) | device() | 1u;
+    return out;
+  }();
+  return words[which];
+}
+
+std::uint64_t mix(std::uint64_t h, std::uint64_t value, std::size_t which) {
+  h = (h ^ value) * secret(which);
+  h ^= h >> 32;
+  h *= secret(which + 1);
+  return h ^ (h >> 29);
+}
+
+ContentHash mix(const ContentHash& h, std::uint64_t value) {
+  return {mix(h.high, value, 0), mix(h.low, value, 2)};
+}
+
+ContentHash mix(const ContentHash& h, const ContentHash& value) {
+  return {mix(h.high, value.high, 0), mix(h.low, value.low, 2)};
+}
+
+}  // namespace
+
+ByteSet ExpressionPool::first_bytes(ExprId e) {
+  if (nodes_[e].algebra) return ByteSet::all();
+  std::vector<std::uint32_t> sets;
+  new_mark();
+  first_sets(e, sets);
+  ByteSet out;
+  for (const std::uint32_t set : sets) out = out | sets_[set];
+  return out;
+}
+
+std::optional<ContentHash> ExpressionPool::content_hash(ExprId e) {
+  if (const auto known = hashes_.find(e); known != hashes_.end()) return known->second;
+  if (hash_depth_ >= kMaxHashDepth) return std::nullopt;
+  const Depth level(hash_depth_);
+  const Node node = nodes_[e];
+  std::optional<ContentHash> out = mix(ContentHash{1, 2}, static_cast<std::uint64_t>(node.kind));
+  const auto add = [&](ExprId child) {
+    const auto hash = content_hash(child);
+    out = out && hash ? std::optional(mix(*out, *hash)) : std::nullopt;
+  };
+  switch (node.kind) {
+    case Kind::kVoid:
+    case Kind::kEpsilon:
+      break;
+    case Kind::kBytes:
+      for (const std::uint64_t word : sets_[node.a].words()) out = mix(*out, word);
+      break;
+    case Kind::kConcat:
+      add(node.a);
+      add(node.b);
+      break;
+    case Kind::kNot:
+      add(node.a);
+      break;
+    case Kind::kRepeat:
+      out = mix(mix(*out, node.min), node.max);
+      add(node.a);
+      break;
+    case Kind::kAnyOf:
+    case Kind::kAllOf: {
+      // Numbers of a pool say nothing, so that the order must not matter.
+      ContentHash sum{0, 0};
+      bool all = true;
+      for (std::uint32_t i = 0; all && i < node.b; ++i) {
+        const auto hash = content_hash(children_[node.a + i]);
+        all = hash.has_value();
+        if (all) sum = {sum.high + hash->high, sum.low + hash->low};
+      }
+      out = all ? std::optional(mix(*out, sum)) : std::nullopt;
+      break;
+    }
+    default:
+      return std::nullopt;
+  }
+  hashes_.emplace(e, out);
+  return out;
+}
+
+std::vector<ExprId> ExpressionPool::choices(ExprId e) const {
+  const Node& node = nodes_[e];
+  if (node.kind != Kind::kAnyOf) return {e};
+  const auto of = children(node);
+  return {of.begin(), of.end()};
+}
+
+bool ExpressionPool::is_finite(ExprId e) {
+  if (const auto known = finite_.find(e); known != finite_.end()) return known->second;
+  if (hash_depth_ >= kMaxHashDepth) return false;
+  const Depth level(hash_depth_);
+  const Node node = nodes_[e];
+  bool out = false;
+  switch (node.kind) {
+    case Kind::kVoid:
+    case Kind::kEpsilon:
+    case Kind::kBytes:
+      out = true;
+      break;
+    case Kind::kConcat:
+      out = is_finite(node.a) && is_finite(node.b);
+      break;
+    case Kind::kRepeat:
+      out = node.max != kUnbounded && is_finite(node.a);
+      break;
+    case Kind::kAnyOf:
+      out = true;
+      for (std::uint32_t i = 0; out && i < node.b; ++i) out = is_finite(children_[node.a + i]);
+      break;
+    default:
+      break;
+  }
+  finite_.emplace(e, out);
+  return out;
+}
+
+std::optional<Run> ExpressionPool::run(ExprId e) {
+  if (const auto known = runs_.find(e); known != runs_.end()) return known->second;
+  const auto found = find_run(e);
+  runs_.emplace(e, found);
+  return found;
+}
+
+std::optional<Run> ExpressionPool::find_run(ExprId e) {
+  const Node* at = &nodes_[e];
+  ExprId rest = kEmptyString;
+  if (at->kind == Kind::kConcat) {
+    rest = at->b;
+    at = &nodes_[at->a];
+  }
+  std::vector<ExprId> excluded;
+  const Node* repeated = at->kind == Kind::kRepeat ? at : nullptr;
+  if (at->kind == Kind::kAllOf) {
+    for (const ExprId part : children(*at)) {
+      const Node& node = nodes_[part];
+      if (node.kind == Kind::kNot) {
+        excluded.push_back(node.a);
+      } else if (node.kind == Kind::kRepeat && repeated == nullptr && node.max == kUnbounded) {
+        repeated = &node;
+      } else {
+        return std::nullopt;
+      }
+    }
+  }
+  if (repeated == nullptr || repeated->max <= 1 || nodes_[repeated->a].algebra) return std::nullopt;
+  Run out{repeated->a, repeated->min, repeated->max, kNothing, rest};
+  if (!(first_bytes(out.unit) & first_bytes(rest)).empty()) return std::nullopt;
+  // Without finitely many strings of infinitely many, more than any beginning of one always remains.
+  for (const ExprId part : excluded)
+    if (!is_finite(part)) return std::nullopt;
+  if (!excluded.empty()) out.excluded = any_of(excluded);
+  return out;
+}
+
+}  // namespace coreai::grammar
