@@ -36,7 +36,7 @@ LazyMachine::Parts ExpressionMachine::parts(StateId state) {
     else
       others.push_back(choice);
   }
-  out.others = out.runs.empty() ? state : state_of(pool_->any_of(others));
+  if (!out.runs.empty()) out.others = state_of(pool_->any_of(others));
   return out;
 }
 

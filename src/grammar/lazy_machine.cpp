@@ -1,5 +1,6 @@
 #include "grammar/lazy_machine.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -85,23 +86,47 @@ const LazyMachine::Row* LazyMachine::make_row(StateId state) {
   return placed;
 }
 
+const LazyMachine::Parts& LazyMachine::known_parts(StateId state) {
+  const std::size_t at = state >> 1;
+  if (at < parts_of_.size() && parts_of_[at] != 0) return parts_[parts_of_[at] - 1];
+  if (parts_.empty()) parts_.emplace_back();
+  Parts found = parts(state);
+  std::uint32_t index = 0;
+  if (!found.runs.empty()) {
+    index = static_cast<std::uint32_t>(parts_.size());
+    parts_.push_back(std::move(found));
+  }
+  if (at >= parts_of_.size()) parts_of_.resize(std::max(at + 1, parts_of_.size() * 2));
+  parts_of_[at] = index + 1;
+  return parts_[index];
+}
+
 // The walk through the tokens, under the lock of the machine.
 class LazyMachine::Walker {
  public:
   Walker(LazyMachine& machine, const TokenizerInfo& tokenizer, std::span<std::uint32_t> mask)
       : machine_(machine), tokenizer_(tokenizer), mask_(mask) {}
 
-  void add_state(StateId state) {
-    if (state == kDead) return;
-    const Parts parts = machine_.parts(state);
-    for (const StateRun& part : parts.runs)  // those that take bits away come first
-      if (part.run.excluded != kNothing) add_apart(part);
-    for (const StateRun& part : parts.runs)
-      if (part.run.excluded == kNothing) add_run(part);
-    walk(tokenizer_.trie(), parts.others);
-  }
+  void add_all(StateId state) { add(tokenizer_.trie(), TokenTrie::kRoot, state, nullptr); }
 
  private:
+  // Which tokens behind a run count, and behind the run before it.
+  struct Filter {
+    const TokenSlice& slice;
+    std::uint32_t min, max;
+    const std::vector<std::int32_t>& excluded;
+    const Filter* outer;
+  };
+  static bool fits(const Filter* filter, std::int32_t id) {
+    for (; filter != nullptr; filter = filter->outer) {
+      const std::uint32_t units = filter->slice.units_before_exit(id);
+      if (units < filter->min || units > filter->max) return false;
+      if (std::ranges::find(filter->excluded, id) != filter->excluded.end()) return false;
+    }
+    return true;
+  }
+  void set(std::int32_t id) { mask_[static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32); }
+
   struct Live {
     StateId state = kDead;
     bool looked = false;
@@ -110,7 +135,7 @@ class LazyMachine::Walker {
     explicit operator bool() const { return state != kDead; }
   };
 
-  Live next(Live& from, std::uint8_t byte) {
+  StateId next(Live& from, std::uint8_t byte) {
     if (!from.looked) {
       from.looked = true;
       from.row = machine_.known_row(from.state);
@@ -119,48 +144,62 @@ class LazyMachine::Walker {
         if (from.bytes.size() >= kWide) from.row = machine_.make_row(from.state);
       }
     }
-    if (from.row != nullptr) return {(*from.row)[byte]};
-    return {from.bytes.contains(byte) ? machine_.step_locked(from.state, byte) : kDead};
+    if (from.row != nullptr) return (*from.row)[byte];
+    return from.bytes.contains(byte) ? machine_.step_locked(from.state, byte) : kDead;
   }
 
-  void walk(const TokenTrie& trie, StateId state) {
-    walk(trie, state, [](std::int32_t) { return true; });
-  }
-
-  template <typename Fits>
-  void walk(const TokenTrie& trie, StateId state, Fits&& fits) {
+  // The tokens below a place whose bytes from there on `state` takes.
+  void add(const TokenTrie& trie, TokenTrie::Place place, StateId state, const Filter* filter) {
     if (state == kDead) return;
-    trie.walk(
-        Live{state}, [&](Live& from, std::uint8_t byte) { return next(from, byte); },
-        [&](std::span<const std::int32_t> ids) {
-          for (const std::int32_t id : ids)
-            if (fits(id)) mask_[static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32);
-        });
+    const Parts& parts = machine_.known_parts(state);
+    for (const StateRun& part : parts.runs) add_run(trie, place, part, filter);
+    if (const StateId others = parts.runs.empty() ? state : parts.others; others != kDead)
+      walk<true>(trie, place, others, filter);
   }
 
-  void add_apart(const StateRun& part) {
-    if (std::exchange(clean_, false)) return add_run(part);
-    std::vector<std::uint32_t> own(mask_.size());
-    Walker(machine_, tokenizer_, own).add_run(part);
-    for (std::size_t word = 0; word < own.size(); ++word) mask_[word] |= own[word];
-  }
-
-  void add_run(const StateRun& part) {
-    const Run& run = part.run;
-    const auto slice = tokenizer_.slices().find(machine_.pool(), run.unit);
-    if (slice == nullptr) return walk(tokenizer_.trie(), part.whole);
-    slice->add_within(run.max, mask_);
-    if (run.min == 0 && !machine_.pool().nullable(run.excluded)) walk(tokenizer_.trie(), part.rest);
-    walk(slice->exits(), part.rest, [&](std::int32_t id) {
-      const std::uint32_t units = slice->units_before_exit(id);
-      return run.min <= units && units <= run.max;
+  template <bool kRuns>
+  void walk(const TokenTrie& trie, TokenTrie::Place place, StateId state, const Filter* filter) {
+    trie.walk_nodes(place, Live{state}, [&](Live& from, const TokenTrie::Node& node, std::size_t) -> Live {
+      const StateId to = next(from, static_cast<std::uint8_t>(node.byte));
+      if (to == kDead) return {};
+      if (node.entry != 0)
+        for (const std::int32_t id : trie.ids(node))
+          if (fits(filter, id)) set(id);
+      if constexpr (kRuns) {
+        if (trie.has_children(node) && !machine_.known_parts(to).runs.empty()) {
+          add(trie, trie.place(node), to, filter);
+          return {};
+        }
+      }
+      return {to};
     });
-    if (run.excluded != kNothing) exclude(run);
   }
 
-  // Takes away the tokens that go on behind what is excluded: all that lie below its ends, but for those that go on
-  // inside the repetition.
-  void exclude(const Run& run) {
+  void add_run(const TokenTrie& trie, TokenTrie::Place place, const StateRun& part, const Filter* filter) {
+    const Run& run = part.run;
+    ExpressionPool& pool = machine_.pool();
+    const bool whole = &trie == &tokenizer_.trie() && place == TokenTrie::kRoot;
+    const auto slice =
+        whole ? tokenizer_.slices().find(pool, run.unit) : tokenizer_.slices().find_below(trie, place, pool, run.unit);
+    if (slice == nullptr) return walk<false>(trie, place, part.whole, filter);
+    if (filter == nullptr) {
+      slice->add_within(run.max, mask_);
+    } else {
+      for (const TokenSlice::Within& token : slice->within()) {
+        if (token.units > run.max) break;
+        if (fits(filter, token.id)) set(token.id);
+      }
+    }
+    if (part.rest == kDead) return;
+    std::vector<std::int32_t> excluded;
+    if (run.excluded != kNothing) excluded = find_excluded(trie, place, run);
+    if (run.min == 0 && !pool.nullable(run.excluded)) walk<true>(trie, place, part.rest, filter);
+    const Filter behind{*slice, run.min, run.max, excluded, filter};
+    walk<true>(slice->exits(), TokenTrie::kRoot, part.rest, &behind);
+  }
+
+  // The tokens that go on behind what is excluded, but for those that go on inside the repetition.
+  std::vector<std::int32_t> find_excluded(const TokenTrie& trie, TokenTrie::Place place, const Run& run) {
     ExpressionPool& pool = machine_.pool();
     const ByteSet inside = pool.first_bytes(run.unit);
     struct Way {
@@ -169,31 +208,28 @@ class LazyMachine::Walker {
       ByteSet bytes{};
       explicit operator bool() const { return left != kNothing; }
     };
-    const TokenTrie& trie = tokenizer_.trie();
-    trie.walk_nodes(Way{run.excluded}, [&](Way& from, const TokenTrie::Node& node, std::size_t level) -> Way {
+    std::vector<std::int32_t> out;
+    trie.walk_nodes(place, Way{run.excluded}, [&](Way& from, const TokenTrie::Node& node, std::size_t level) -> Way {
       const auto byte = static_cast<std::uint8_t>(node.byte);
-      if (level > 0 && pool.nullable(from.left) && !inside.contains(byte)) {
-        trie.for_each_below(node, [&](std::int32_t id) {
-          mask_[static_cast<std::size_t>(id) / 32] &= ~(std::uint32_t{1} << (id % 32));
-        });
-      }
+      if (level > 0 && pool.nullable(from.left) && !inside.contains(byte))
+        trie.for_each_below(node, [&](std::int32_t id, std::string_view) { out.push_back(id); });
       if (!from.looked) {
         from.looked = true;
         from.bytes = pool.first_bytes(from.left);
       }
       return {from.bytes.contains(byte) ? pool.derive(from.left, byte) : kNothing};
     });
+    return out;
   }
 
   LazyMachine& machine_;
   const TokenizerInfo& tokenizer_;
   std::span<std::uint32_t> mask_;
-  bool clean_ = true;
 };
 
 void LazyMachine::fill(StateId state, const TokenizerInfo& tokenizer, std::span<std::uint32_t> mask) {
   const std::lock_guard lock(mutex_);
-  Walker(*this, tokenizer, mask).add_state(state);
+  Walker(*this, tokenizer, mask).add_all(state);
 }
 
 std::optional<std::uint8_t> LazyMachine::forced_byte(StateId state) {

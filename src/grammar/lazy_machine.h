@@ -4,8 +4,10 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "grammar/byte_set.h"
 #include "grammar/expression.h"
@@ -33,7 +35,7 @@ class LazyMachine : public Machine {
   };
   struct Parts {
     std::vector<StateRun> runs;
-    StateId others = kDead;
+    StateId others = kDead;  // where there is no run: unused, the state itself
   };
   // All under the lock.
   virtual StateId find_step(StateId state, std::uint8_t byte) = 0;
@@ -79,10 +81,14 @@ class LazyMachine : public Machine {
     std::array<std::atomic<std::uint64_t>, kMaskStates> mask_states{};
   };
   std::optional<StateId> known_step(StateId state, std::uint8_t byte) const;
+  const Parts& known_parts(StateId state);
 
   std::array<std::atomic<std::atomic<Row*>*>, kChunks> chunks_{};
   std::atomic<std::size_t> row_count_ = 0;
   std::unique_ptr<Remembered> remembered_;
+  // Under the lock: what parts() said, by the number of the state.
+  std::vector<std::uint32_t> parts_of_;  // 0: not asked yet; else 1 + the index in parts_
+  std::deque<Parts> parts_;              // the first: of all states without a run
 };
 
 }  // namespace coreai::grammar

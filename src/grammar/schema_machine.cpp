@@ -268,7 +268,7 @@ LazyMachine::Parts SchemaMachine::parts(StateId state) {
   if (words[0] <= kEnd) return {};
   const std::size_t at = words[0] == kObject || words[0] == kArray ? 2 : 1;
   const std::uint32_t spaces = words[at];
-  if (spaces <= 1) return {{}, state};
+  if (spaces <= 1) return {};
   std::vector<std::uint32_t> bare = records_.copy(of);
   bare[at] = 0;
   return {{{{blank_, 0, spaces, kNothing, kEmptyString}, state_of(records_.intern(bare)), state}}, kDead};
@@ -289,7 +289,7 @@ LazyMachine::Parts SchemaMachine::scalar_parts(RecordId of) {
     }
     if (!left.empty()) others.push_back({texts_->any_of(left), entry.then});
   }
-  out.others = out.runs.empty() ? state_of(of) : state_of(scalar(std::move(others)));
+  if (!out.runs.empty()) out.others = state_of(scalar(std::move(others)));
   return out;
 }
 

@@ -53,83 +53,80 @@ class UnitStates {
 
 }  // namespace
 
-bool TokenSlice::find(const TokenTrie& trie, ExpressionPool& pool, ExprId unit, Found& found) {
+bool TokenSlice::find(const TokenTrie& trie, TokenTrie::Place below, ExpressionPool& pool, ExprId unit, Found& found) {
   UnitStates states(pool, unit);
-  struct Place {
-    std::uint32_t state, units, depth;
+  struct Way {
+    std::uint32_t state = kNowhere, units = 0;
+    explicit operator bool() const { return state != kNowhere; }
   };
-  std::vector<Place> path(trie.depth() + 1);
-  std::vector<std::uint32_t> ends(trie.depth() + 1);
-  const auto nodes = trie.nodes();
-  ends[0] = static_cast<std::uint32_t>(nodes.size());
-  std::size_t level = 0;
-  for (std::uint32_t i = 0; i < nodes.size() && states.fits;) {
-    while (ends[level] <= i) --level;
-    const TokenTrie::Node& node = nodes[i];
-    const Place from = path[level];
+  const auto add_exits = [&](const Way& from, const TokenTrie::Node& node) {
+    trie.for_each_below(node, [&](std::int32_t id, std::string_view rest) {
+      found.exits.push_back({std::string(rest), id, from.units});
+    });
+  };
+  trie.walk_nodes(below, Way{0}, [&](Way& from, const TokenTrie::Node& node, std::size_t) -> Way {
+    if (!states.fits) return {};
     const std::uint32_t state = states.step(from.state, static_cast<std::uint8_t>(node.byte));
     if (state == kNowhere) {
-      if (from.state == 0 && from.units > 0)
-        for (; i < node.end; ++i)
-          if (nodes[i].entry != 0)
-            for (const std::int32_t id : trie.ids(nodes[i])) found.exits.push_back({id, from.units, from.depth});
-      i = node.end;
-      continue;
+      if (from.state == 0 && from.units > 0) add_exits(from, node);
+      return {};
     }
-    const Place at{state, from.units + (state == 0 ? 1 : 0), from.depth + 1};
+    const Way at{state, from.units + (state == 0 ? 1 : 0)};
     if (node.entry != 0)
       for (const std::int32_t id : trie.ids(node)) found.within.push_back({at.units + (state == 0 ? 0 : 1), id});
-    if (++i == node.end) continue;
-    path[++level] = at;
-    ends[level] = node.end;
-  }
+    return at;
+  });
   return states.fits;
 }
 
-TokenSlice::TokenSlice(const TokenTexts& tokens, Found found)
-    : words_((tokens.count + 31) / 32), units_(tokens.count), exits_(exit_texts(tokens, found.exits)) {
-  std::stable_sort(found.within.begin(), found.within.end(),
-                   [](const Within& a, const Within& b) { return a.units < b.units; });
+TokenSlice::TokenSlice(Found found, std::size_t vocab_size, bool dense)
+    : words_((vocab_size + 31) / 32), within_(std::move(found.within)), exits_([&] {
+        std::vector<TokenTrie::Token> texts;
+        texts.reserve(found.exits.size());
+        for (const Exit& exit : found.exits) texts.push_back({exit.rest, exit.id});
+        return texts;
+      }()) {
+  std::stable_sort(within_.begin(), within_.end(), [](const Within& a, const Within& b) { return a.units < b.units; });
+  for (const Exit& exit : found.exits) units_.emplace(exit.id, exit.units);
+  if (!dense) return;
   dense_.resize((kDense + 2) * words_);
   const auto set = [&](std::uint32_t row, std::int32_t id) {
     dense_[row * words_ + static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32);
   };
-  for (const Within& token : found.within) {
+  for (const Within& token : within_) {
     for (std::uint32_t row = token.units; row <= kDense; ++row) set(row, token.id);
     set(kDense + 1, token.id);
-    if (token.units > kDense) longer_.push_back(token);
   }
-  for (const Exit& exit : found.exits)
-    units_[static_cast<std::size_t>(exit.id)] = static_cast<std::uint16_t>(std::min(exit.units, 65535u));
+  std::erase_if(within_, [](const Within& token) { return token.units <= kDense; });
 }
 
-std::vector<TokenTrie::Token> TokenSlice::exit_texts(const TokenTexts& tokens, const std::vector<Exit>& exits) {
-  std::vector<TokenTrie::Token> out;
-  out.reserve(exits.size());
-  for (const Exit& exit : exits) out.push_back({tokens.text(exit.id).substr(exit.depth), exit.id});
-  return out;
-}
-
-std::shared_ptr<const TokenSlice> TokenSlice::make(const TokenTrie& trie, const TokenTexts& tokens,
-                                                   ExpressionPool& pool, ExprId unit) {
+std::shared_ptr<const TokenSlice> TokenSlice::make(const TokenTrie& trie, TokenTrie::Place below,
+                                                   std::size_t vocab_size, ExpressionPool& pool, ExprId unit,
+                                                   bool dense) {
   Found found;
-  if (!find(trie, pool, unit, found)) return nullptr;
-  return std::shared_ptr<const TokenSlice>(new TokenSlice(tokens, std::move(found)));
+  if (!find(trie, below, pool, unit, found)) return nullptr;
+  return std::shared_ptr<const TokenSlice>(new TokenSlice(std::move(found), vocab_size, dense));
 }
 
 void TokenSlice::add_within(std::uint32_t max, std::span<std::uint32_t> mask) const {
-  const bool all = longer_.empty() ? max >= kDense : max >= longer_.back().units;
-  const std::uint32_t* row = dense_.data() + (all ? kDense + 1 : std::min(max, kDense)) * words_;
-  for (std::size_t word = 0; word < words_; ++word) mask[word] |= row[word];
-  if (all || max <= kDense) return;
-  for (const Within& token : longer_) {
+  const bool all = within_.empty() || max >= within_.back().units;
+  if (!dense_.empty()) {
+    const std::uint32_t* row = dense_.data() + (all && max > kDense ? kDense + 1 : std::min(max, kDense)) * words_;
+    for (std::size_t word = 0; word < words_; ++word) mask[word] |= row[word];
+    if (all) return;
+  }
+  for (const Within& token : within_) {
     if (token.units > max) break;
     mask[static_cast<std::size_t>(token.id) / 32] |= std::uint32_t{1} << (token.id % 32);
   }
 }
 
+std::uint32_t TokenSlice::units_before_exit(std::int32_t id) const {
+  return units_.at(id);
+}
+
 std::size_t TokenSlice::memory_bytes() const {
-  return dense_.capacity() * 4 + longer_.capacity() * sizeof(Within) + units_.capacity() * 2 + exits_.memory_bytes();
+  return dense_.capacity() * 4 + within_.capacity() * sizeof(Within) + units_.size() * 24 + exits_.memory_bytes();
 }
 
 std::shared_ptr<const TokenSlice> SliceCache::find(ExpressionPool& pool, ExprId unit, bool at_once) {
@@ -140,10 +137,22 @@ std::shared_ptr<const TokenSlice> SliceCache::find(ExpressionPool& pool, ExprId 
   Entry& entry = entries_[*key];
   if (!entry.tried && (at_once || ++entry.requests >= kWorthwhile) && slices_ < kMaxSlices) {
     entry.tried = true;
-    entry.slice = TokenSlice::make(trie_, tokens_, pool, unit);
+    entry.slice = TokenSlice::make(trie_, TokenTrie::kRoot, vocab_size_, pool, unit, true);
     slices_ += entry.slice != nullptr;
   }
   return entry.slice;
+}
+
+std::shared_ptr<const TokenSlice> SliceCache::find_below(const TokenTrie& trie, TokenTrie::Place place,
+                                                         ExpressionPool& pool, ExprId unit) {
+  const auto key = pool.content_hash(unit);
+  if (!key) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const Below wanted{*key, &trie, place.node};
+  if (const auto known = below_.find(wanted); known != below_.end()) return known->second;
+  const auto whole = entries_.find(*key);
+  if (whole == entries_.end() || whole->second.slice == nullptr || below_.size() >= kMaxBelow) return nullptr;
+  return below_.emplace(wanted, TokenSlice::make(trie, place, vocab_size_, pool, unit, false)).first->second;
 }
 
 std::size_t SliceCache::memory_bytes() const {
@@ -151,6 +160,8 @@ std::size_t SliceCache::memory_bytes() const {
   std::size_t bytes = entries_.size() * sizeof(Entry);
   for (const auto& [key, entry] : entries_)
     if (entry.slice) bytes += entry.slice->memory_bytes();
+  for (const auto& [key, slice] : below_)
+    if (slice) bytes += slice->memory_bytes();
   return bytes;
 }
 

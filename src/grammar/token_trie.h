@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,26 +37,26 @@ class TokenTrie {
   std::size_t depth() const { return depth_; }  // of the deepest node: the longest token's length
   std::size_t memory_bytes() const;
 
-  // Calls visit(ids) for each node with tokens all of whose bytes `step` takes from `start`; `step(state, byte)` gives
-  // a state that is false when it is dead.
-  template <typename State, typename Step, typename Visit>
-  void walk(State start, Step&& step, Visit&& visit) const {
-    walk_nodes(start, [&](State& from, const Node& node, std::size_t) {
-      State next = step(from, static_cast<std::uint8_t>(node.byte));
-      if (next && node.entry != 0) visit(ids(node));
-      return next;
-    });
-  }
+  // A node, or the root above all nodes.
+  struct Place {
+    std::uint32_t node;
+    bool operator==(const Place&) const = default;
+  };
+  static constexpr Place kRoot{UINT32_MAX};
+  Place place(const Node& node) const { return {static_cast<std::uint32_t>(&node - nodes_.data())}; }
+  bool has_children(const Node& node) const { return node.end > place(node).node + 1; }
 
-  // `step(state, node, level)` gives the state below a node; level: bytes before it.
+  // From `start` down: `step(state, node)` gives the state below a node; one that is false skips what lies below.
   template <typename State, typename Step>
-  void walk_nodes(State start, Step&& step) const {
+  void walk_nodes(Place below, State start, Step&& step) const {
+    const std::uint32_t first = below == kRoot ? 0 : below.node + 1;
+    const auto end = below == kRoot ? static_cast<std::uint32_t>(nodes_.size()) : nodes_[below.node].end;
     std::vector<State> states(depth_ + 1);
+    std::vector<std::uint32_t> ends(depth_ + 1);
     std::size_t level = 0;
     states[0] = start;
-    std::vector<std::uint32_t> ends(depth_ + 1);
-    ends[0] = static_cast<std::uint32_t>(nodes_.size());
-    for (std::uint32_t i = 0; i < nodes_.size();) {
+    ends[0] = end;
+    for (std::uint32_t i = first; i < end;) {
       while (ends[level] <= i) --level;
       const Node& node = nodes_[i];
       State next = step(states[level], node, level);
@@ -70,12 +71,22 @@ class TokenTrie {
     }
   }
 
-  // Calls visit(id) for the tokens that end at `node` or below it.
+  // Calls visit(id, text) for the tokens that end at `node` or below it; the text begins with the node's byte.
   template <typename Visit>
-  void for_each_below(const Node& node, Visit&& visit) const {
-    for (const Node* at = &node; at != nodes_.data() + node.end; ++at)
-      if (at->entry != 0)
-        for (const std::int32_t id : ids(*at)) visit(id);
+  void for_each_below(const Node& top, Visit&& visit) const {
+    std::string text;
+    std::vector<std::uint32_t> ends;
+    for (std::uint32_t i = place(top).node; i < top.end; ++i) {
+      while (!ends.empty() && ends.back() <= i) {
+        ends.pop_back();
+        text.pop_back();
+      }
+      const Node& node = nodes_[i];
+      text += static_cast<char>(node.byte);
+      ends.push_back(node.end);
+      if (node.entry != 0)
+        for (const std::int32_t id : ids(node)) visit(id, std::string_view(text));
+    }
   }
 
  private:

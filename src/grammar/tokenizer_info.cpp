@@ -121,9 +121,7 @@ TokenizerInfo::TokenizerInfo(std::span<const std::string> vocabulary, const Toke
   }
   data->trie = std::make_shared<const TokenTrie>(std::move(texts));
   data->longest_token = data->trie->depth();
-  // Without the shared pointer: the data holds it.
-  const auto text = [of = data.get()](std::int32_t id) { return of->text(static_cast<std::size_t>(id)); };
-  data->slices = std::make_shared<SliceCache>(*data->trie, TokenTexts{size, text});
+  data->slices = std::make_shared<SliceCache>(*data->trie, size);
   prepare_slices(*data->slices);
 }
 
