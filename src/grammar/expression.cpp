@@ -214,6 +214,21 @@ ExprId ExpressionPool::any_of(const std::vector<ExprId>& in) {
   return intern(node, choices);
 }
 
+bool ExpressionPool::join_repetitions(std::vector<ExprId>& conditions) {
+  for (std::size_t i = 0; i < conditions.size(); ++i) {
+    if (as(conditions[i], Kind::kRepeat) == nullptr) continue;
+    for (std::size_t k = i + 1; k < conditions.size(); ++k) {
+      if (as(conditions[k], Kind::kRepeat) == nullptr) continue;
+      const auto joined = meet(conditions[i], conditions[k]);
+      if (!joined) continue;
+      conditions.erase(conditions.begin() + static_cast<std::ptrdiff_t>(k));
+      conditions[i] = *joined;
+      return true;
+    }
+  }
+  return false;
+}
+
 ExprId ExpressionPool::all_of(const std::vector<ExprId>& in) {
   std::vector<ExprId> conditions;
   if (!flatten(conditions, in, Kind::kAllOf, kAnything, kNothing)) return kNothing;
@@ -238,6 +253,7 @@ ExprId ExpressionPool::all_of(const std::vector<ExprId>& in) {
     sort_unique(conditions);
   }
   if (conditions.size() == 1) return conditions[0];
+  if (join_repetitions(conditions)) return all_of(conditions);
   Node node{.kind = Kind::kAllOf, .nullable = nullable, .algebra = true};
   for (const ExprId e : conditions) node.counts |= nodes_[e].counts;
   return intern(node, conditions);

@@ -92,6 +92,12 @@ class ExpressionPool {
   std::vector<ExprId> choices(ExprId e) const;
   // `e` as a repetition whose end the next byte tells: none that begins a unit begins the rest.
   std::optional<Run> run(ExprId e);
+  // Where `e` is not empty, every sequence of up to `max` units can be continued.
+  struct Absorbed {
+    ExprId unit;
+    std::uint32_t max;
+  };
+  std::optional<Absorbed> absorbed(ExprId e);
 
   std::size_t size() const { return nodes_.size(); }
   std::size_t memory_bytes() const;
@@ -113,6 +119,7 @@ class ExpressionPool {
   std::span<const ExprId> children(const Node& node) const { return std::span(children_).subspan(node.a, node.b); }
   const Node* as(ExprId e, Kind kind) const { return nodes_[e].kind == kind ? &nodes_[e] : nullptr; }
   void join_heads(std::vector<ExprId>& choices);
+  bool join_repetitions(std::vector<ExprId>& conditions);
   bool flatten(std::vector<ExprId>& out, const std::vector<ExprId>& in, Kind kind, ExprId neutral, ExprId absorbing);
   ExprId derive_node(ExprId e, std::uint8_t byte);
   void new_mark();
@@ -120,6 +127,9 @@ class ExpressionPool {
   bool search(ExprId from);
   bool is_finite(ExprId e);
   std::optional<Run> find_run(ExprId e);
+  bool absorbs(ExprId e, std::optional<ExprId>& unit);
+  bool is_prefix_code(ExprId e);
+  std::optional<ExprId> meet(ExprId a, ExprId b);
 
   std::size_t max_nodes_, max_search_;
   class Depth {  // one level deeper while it lives
@@ -142,7 +152,7 @@ class ExpressionPool {
   std::vector<std::uint32_t> table_;  // open addressing, 0: free, else id + 1
   std::unordered_map<std::uint64_t, ExprId> derived_;
   std::unordered_map<ExprId, bool> empty_;  // of nodes with algebra
-  std::unordered_map<ExprId, bool> finite_;
+  std::unordered_map<ExprId, bool> finite_, prefix_codes_;
   std::unordered_map<ExprId, std::optional<ContentHash>> hashes_;
   std::unordered_map<ExprId, std::optional<Run>> runs_;
 };

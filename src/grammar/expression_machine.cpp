@@ -30,13 +30,16 @@ void ExpressionMachine::find_row(StateId state, Row& row) {
 LazyMachine::Parts ExpressionMachine::parts(StateId state) {
   Parts out;
   std::vector<ExprId> others;
-  for (const ExprId choice : pool_->choices(expression(state))) {
+  const std::vector<ExprId> choices = pool_->choices(expression(state));
+  for (const ExprId choice : choices) {
     if (const auto run = pool_->run(choice))
       out.runs.push_back({*run, state_of(run->rest), state_of(choice)});
+    else if (const auto absorbed = pool_->absorbed(choice))
+      out.absorbing.push_back({absorbed->unit, absorbed->max, state_of(choice)});
     else
       others.push_back(choice);
   }
-  if (!out.runs.empty()) out.others = state_of(pool_->any_of(others));
+  if (others.size() != choices.size()) out.others = state_of(pool_->any_of(others));
   return out;
 }
 

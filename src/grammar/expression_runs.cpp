@@ -1,4 +1,5 @@
 // What a mask of tokens wants to know of an expression before it walks through it.
+#include <algorithm>
 #include <random>
 
 #include "grammar/expression.h"
@@ -165,6 +166,82 @@ std::optional<Run> ExpressionPool::find_run(ExprId e) {
     if (!is_finite(part)) return std::nullopt;
   if (!excluded.empty()) out.excluded = any_of(excluded);
   return out;
+}
+
+// Takes any number of units without saying less: what follows them includes `e`, but for finitely many strings.
+bool ExpressionPool::absorbs(ExprId e, std::optional<ExprId>& unit) {
+  const Node& node = nodes_[e];
+  const auto all = [&](auto&& neutral) {
+    bool some = false;
+    for (const ExprId child : children(node)) {
+      if (neutral(nodes_[child])) continue;
+      if (!absorbs(child, unit)) return false;
+      some = true;
+    }
+    return some;
+  };
+  switch (node.kind) {
+    case Kind::kRepeat:
+      if (node.max != kUnbounded || (unit && *unit != node.a)) return false;
+      unit = node.a;
+      return true;
+    case Kind::kConcat:
+      return nodes_[node.a].kind != Kind::kConcat && absorbs(node.a, unit);
+    case Kind::kAnyOf:
+      return all([](const Node&) { return false; });
+    case Kind::kAllOf:
+      return all([&](const Node& child) { return child.kind == Kind::kNot && is_finite(child.a); });
+    default:
+      return false;
+  }
+}
+
+std::optional<ExpressionPool::Absorbed> ExpressionPool::absorbed(ExprId e) {
+  std::optional<Absorbed> out;
+  for (const ExprId choice : choices(e)) {
+    std::optional<ExprId> unit;
+    const Node& node = nodes_[choice];
+    const Node& head = node.kind == Kind::kConcat ? nodes_[node.a] : node;
+    Absorbed found{kNothing, 0};
+    if (absorbs(choice, unit))
+      found = {*unit, kUnbounded};
+    else if (head.kind == Kind::kRepeat)
+      found = {head.a, head.max};
+    if (found.max <= 1 || (out && out->max >= found.max) || is_nothing(choice)) continue;
+    out = found;
+  }
+  return out;
+}
+
+// No string of it begins another one.
+bool ExpressionPool::is_prefix_code(ExprId e) {
+  constexpr std::size_t kMaxStates = 512;
+  if (const auto known = prefix_codes_.find(e); known != prefix_codes_.end()) return known->second;
+  bool holds = !nodes_[e].nullable;
+  std::vector<ExprId> states{e};
+  std::unordered_map<ExprId, bool> seen{{e, true}};
+  for (std::size_t at = 0; holds && at < states.size(); ++at) {
+    for (const std::uint8_t byte : classes(states[at]).representatives) {
+      const ExprId next = derive(states[at], byte);
+      if (next <= kEmptyString || !seen.emplace(next, true).second) continue;
+      holds = holds && !nodes_[next].nullable && states.size() < kMaxStates;
+      states.push_back(next);
+    }
+  }
+  prefix_codes_.emplace(e, holds);
+  return holds;
+}
+
+// Two repetitions as one: each string falls into units of the wider one in one way only.
+std::optional<ExprId> ExpressionPool::meet(ExprId a, ExprId b) {
+  for (const auto& [inner, outer] : {std::pair(a, b), std::pair(b, a)}) {
+    const Node narrow = nodes_[inner], wide = nodes_[outer];
+    if (!is_prefix_code(wide.a)) continue;
+    if (narrow.a != wide.a && !is_nothing(all_of({narrow.a, negate(wide.a)}))) continue;
+    const std::uint32_t min = std::max(narrow.min, wide.min), max = std::min(narrow.max, wide.max);
+    return min > max ? kNothing : repeat(narrow.a, min, max);
+  }
+  return std::nullopt;
 }
 
 }  // namespace coreai::grammar

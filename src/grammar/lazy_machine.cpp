@@ -92,7 +92,7 @@ const LazyMachine::Parts& LazyMachine::known_parts(StateId state) {
   if (parts_.empty()) parts_.emplace_back();
   Parts found = parts(state);
   std::uint32_t index = 0;
-  if (!found.runs.empty()) {
+  if (!found.runs.empty() || !found.absorbing.empty()) {
     index = static_cast<std::uint32_t>(parts_.size());
     parts_.push_back(std::move(found));
   }
@@ -112,14 +112,14 @@ class LazyMachine::Walker {
  private:
   // Which tokens behind a run count, and behind the run before it.
   struct Filter {
-    const TokenSlice& slice;
+    const TokenSlice::Exits& exits;
     std::uint32_t min, max;
     const std::vector<std::int32_t>& excluded;
     const Filter* outer;
   };
   static bool fits(const Filter* filter, std::int32_t id) {
     for (; filter != nullptr; filter = filter->outer) {
-      const std::uint32_t units = filter->slice.units_before_exit(id);
+      const std::uint32_t units = filter->exits.units.find(id)->second;
       if (units < filter->min || units > filter->max) return false;
       if (std::ranges::find(filter->excluded, id) != filter->excluded.end()) return false;
     }
@@ -153,13 +153,38 @@ class LazyMachine::Walker {
     if (state == kDead) return;
     const Parts& parts = machine_.known_parts(state);
     for (const StateRun& part : parts.runs) add_run(trie, place, part, filter);
-    if (const StateId others = parts.runs.empty() ? state : parts.others; others != kDead)
-      walk<true>(trie, place, others, filter);
+    for (const Absorbing& part : parts.absorbing) add_absorbing(trie, place, part, filter);
+    const bool whole = parts.runs.empty() && parts.absorbing.empty();
+    if (const StateId others = whole ? state : parts.others; others != kDead) walk<true>(trie, place, others, filter);
   }
 
+  bool is_vocabulary(const TokenTrie& trie, TokenTrie::Place place) const {
+    return &trie == &tokenizer_.trie() && place == TokenTrie::kRoot;
+  }
+
+  void add_absorbing(const TokenTrie& trie, TokenTrie::Place place, const Absorbing& part, const Filter* filter) {
+    const auto slice = is_vocabulary(trie, place) && part.max >= TokenSlice::kDense
+                           ? tokenizer_.slices().find(machine_.pool(), part.unit)
+                           : nullptr;
+    if (slice == nullptr) return walk<false>(trie, place, part.whole, filter);
+    slice->add_within(part.max, mask_);
+    walk<false>(trie, place, part.whole, filter, slice.get());
+    for (std::size_t i = slice->within().size(); i-- > 0 && slice->within()[i].units > part.max;)
+      add_token(slice->within()[i].id, part.whole);
+  }
+
+  void add_token(std::int32_t id, StateId state) {
+    for (const char byte : tokenizer_.token_bytes(id))
+      if ((state = machine_.step_locked(state, static_cast<std::uint8_t>(byte))) == kDead) return;
+    set(id);
+  }
+
+  // Leaves alone the subtrees in which every token lies within `done`.
   template <bool kRuns>
-  void walk(const TokenTrie& trie, TokenTrie::Place place, StateId state, const Filter* filter) {
+  void walk(const TokenTrie& trie, TokenTrie::Place place, StateId state, const Filter* filter,
+            const TokenSlice* done = nullptr) {
     trie.walk_nodes(place, Live{state}, [&](Live& from, const TokenTrie::Node& node, std::size_t) -> Live {
+      if (done != nullptr && !done->is_mixed(trie.place(node))) return {};
       const StateId to = next(from, static_cast<std::uint8_t>(node.byte));
       if (to == kDead) return {};
       if (node.entry != 0)
@@ -194,8 +219,14 @@ class LazyMachine::Walker {
     std::vector<std::int32_t> excluded;
     if (run.excluded != kNothing) excluded = find_excluded(trie, place, run);
     if (run.min == 0 && !pool.nullable(run.excluded)) walk<true>(trie, place, part.rest, filter);
-    const Filter behind{*slice, run.min, run.max, excluded, filter};
-    walk<true>(slice->exits(), TokenTrie::kRoot, part.rest, &behind);
+    Live rest{part.rest};
+    for (int i = 0; i < 256; ++i) {
+      const auto byte = static_cast<std::uint8_t>(i);
+      if (!slice->has_exits(byte) || next(rest, byte) == kDead) continue;
+      const TokenSlice::Exits& exits = slice->exits(byte);
+      const Filter behind{exits, run.min, run.max, excluded, filter};
+      walk<true>(*exits.trie, TokenTrie::kRoot, part.rest, &behind);
+    }
   }
 
   // The tokens that go on behind what is excluded, but for those that go on inside the repetition.

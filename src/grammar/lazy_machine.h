@@ -33,9 +33,16 @@ class LazyMachine : public Machine {
     Run run;
     StateId rest, whole;
   };
+  // A part that up to `max` times `unit` leave alive.
+  struct Absorbing {
+    ExprId unit;
+    std::uint32_t max;
+    StateId whole;
+  };
   struct Parts {
-    std::vector<StateRun> runs;
-    StateId others = kDead;  // where there is no run: unused, the state itself
+    std::vector<StateRun> runs{};
+    std::vector<Absorbing> absorbing{};
+    StateId others = kDead;  // unused where there is neither: it is the state itself
   };
   // All under the lock.
   virtual StateId find_step(StateId state, std::uint8_t byte) = 0;
@@ -88,7 +95,7 @@ class LazyMachine : public Machine {
   std::unique_ptr<Remembered> remembered_;
   // Under the lock: what parts() said, by the number of the state.
   std::vector<std::uint32_t> parts_of_;  // 0: not asked yet; else 1 + the index in parts_
-  std::deque<Parts> parts_;              // the first: of all states without a run
+  std::deque<Parts> parts_;              // the first: of all states without either
 };
 
 }  // namespace coreai::grammar

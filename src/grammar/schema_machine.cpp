@@ -271,7 +271,8 @@ LazyMachine::Parts SchemaMachine::parts(StateId state) {
   if (spaces <= 1) return {};
   std::vector<std::uint32_t> bare = records_.copy(of);
   bare[at] = 0;
-  return {{{{blank_, 0, spaces, kNothing, kEmptyString}, state_of(records_.intern(bare)), state}}, kDead};
+  const Run blanks{blank_, 0, spaces, kNothing, kEmptyString};
+  return {.runs = {{blanks, state_of(records_.intern(bare)), state}}};
 }
 
 LazyMachine::Parts SchemaMachine::scalar_parts(RecordId of) {
@@ -284,12 +285,14 @@ LazyMachine::Parts SchemaMachine::scalar_parts(RecordId of) {
       if (run && !texts_->nullable(run->rest))
         out.runs.push_back(
             {*run, state_of(scalar({{run->rest, entry.then}})), state_of(scalar({{choice, entry.then}}))});
+      else if (const auto absorbed = texts_->absorbed(choice))
+        out.absorbing.push_back({absorbed->unit, absorbed->max, state_of(scalar({{choice, entry.then}}))});
       else
         left.push_back(choice);
     }
     if (!left.empty()) others.push_back({texts_->any_of(left), entry.then});
   }
-  if (!out.runs.empty()) out.others = state_of(scalar(std::move(others)));
+  if (!out.runs.empty() || !out.absorbing.empty()) out.others = state_of(scalar(std::move(others)));
   return out;
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <string>
+#include <string_view>
 
 namespace coreai::grammar {
 namespace {
@@ -53,59 +55,77 @@ class UnitStates {
 
 }  // namespace
 
-bool TokenSlice::find(const TokenTrie& trie, TokenTrie::Place below, ExpressionPool& pool, ExprId unit, Found& found) {
+bool TokenSlice::find(ExpressionPool& pool, ExprId unit, TokenTrie::Place below) {
   UnitStates states(pool, unit);
   struct Way {
     std::uint32_t state = kNowhere, units = 0;
     explicit operator bool() const { return state != kNowhere; }
   };
-  const auto add_exits = [&](const Way& from, const TokenTrie::Node& node) {
-    trie.for_each_below(node, [&](std::int32_t id, std::string_view rest) {
-      found.exits.push_back({std::string(rest), id, from.units});
-    });
-  };
-  trie.walk_nodes(below, Way{0}, [&](Way& from, const TokenTrie::Node& node, std::size_t) -> Way {
+  trie_.walk_nodes(below, Way{0}, [&](Way& from, const TokenTrie::Node& node, std::size_t) -> Way {
     if (!states.fits) return {};
     const std::uint32_t state = states.step(from.state, static_cast<std::uint8_t>(node.byte));
     if (state == kNowhere) {
-      if (from.state == 0 && from.units > 0) add_exits(from, node);
+      if (from.state == 0 && from.units > 0) exits_[node.byte].nodes.push_back({trie_.place(node), from.units});
       return {};
     }
     const Way at{state, from.units + (state == 0 ? 1 : 0)};
     if (node.entry != 0)
-      for (const std::int32_t id : trie.ids(node)) found.within.push_back({at.units + (state == 0 ? 0 : 1), id});
+      for (const std::int32_t id : trie_.ids(node)) within_.push_back({at.units + (state == 0 ? 0 : 1), id});
     return at;
   });
   return states.fits;
 }
 
-TokenSlice::TokenSlice(Found found, std::size_t vocab_size, bool dense)
-    : words_((vocab_size + 31) / 32), within_(std::move(found.within)), exits_([&] {
-        std::vector<TokenTrie::Token> texts;
-        texts.reserve(found.exits.size());
-        for (const Exit& exit : found.exits) texts.push_back({exit.rest, exit.id});
-        return texts;
-      }()) {
-  std::stable_sort(within_.begin(), within_.end(), [](const Within& a, const Within& b) { return a.units < b.units; });
-  for (const Exit& exit : found.exits) units_.emplace(exit.id, exit.units);
-  if (!dense) return;
-  dense_.resize((kDense + 2) * words_);
-  const auto set = [&](std::uint32_t row, std::int32_t id) {
-    dense_[row * words_ + static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32);
-  };
-  for (const Within& token : within_) {
-    for (std::uint32_t row = token.units; row <= kDense; ++row) set(row, token.id);
-    set(kDense + 1, token.id);
-  }
-  std::erase_if(within_, [](const Within& token) { return token.units <= kDense; });
-}
-
 std::shared_ptr<const TokenSlice> TokenSlice::make(const TokenTrie& trie, TokenTrie::Place below,
                                                    std::size_t vocab_size, ExpressionPool& pool, ExprId unit,
                                                    bool dense) {
-  Found found;
-  if (!find(trie, below, pool, unit, found)) return nullptr;
-  return std::shared_ptr<const TokenSlice>(new TokenSlice(std::move(found), vocab_size, dense));
+  std::shared_ptr<TokenSlice> made(new TokenSlice(trie));
+  if (!made->find(pool, unit, below)) return nullptr;
+  if (dense) made->make_dense(vocab_size);
+  const auto fewer = [](const Within& a, const Within& b) { return a.units < b.units; };
+  std::stable_sort(made->within_.begin(), made->within_.end(), fewer);
+  return made;
+}
+
+void TokenSlice::make_dense(std::size_t vocab_size) {
+  words_ = (vocab_size + 31) / 32;
+  dense_.resize((kDense + 2) * words_);
+  for (const Within& token : within_) {
+    const std::uint32_t row = std::min(token.units, kDense + 1);
+    dense_[row * words_ + static_cast<std::size_t>(token.id) / 32] |= std::uint32_t{1} << (token.id % 32);
+  }
+  for (std::size_t i = words_; i < dense_.size(); ++i) dense_[i] |= dense_[i - words_];
+  std::erase_if(within_, [](const Within& token) { return token.units <= kDense; });
+
+  const std::uint32_t* const all = dense_.data() + (kDense + 1) * words_;
+  const auto is_within = [&](std::int32_t id) {
+    return (all[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1u) != 0;
+  };
+  // Before its subtree every node's parents: from the back, a node without comes to tell all above it.
+  const auto nodes = trie_.nodes();
+  mixed_.resize(nodes.size());
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    bool mixed = nodes[i].entry != 0 && !std::ranges::all_of(trie_.ids(nodes[i]), is_within);
+    for (std::uint32_t child = static_cast<std::uint32_t>(i) + 1; !mixed && child < nodes[i].end;
+         child = nodes[child].end)
+      mixed = mixed_[child];
+    mixed_[i] = mixed;
+  }
+}
+
+const TokenSlice::Exits& TokenSlice::exits(std::uint8_t byte) const {
+  const ExitsOfByte& of = exits_[byte];
+  std::call_once(of.once, [&] {
+    std::deque<std::string> kept;  // addresses stay
+    std::vector<TokenTrie::Token> texts;
+    for (const auto& [place, units] : of.nodes)
+      trie_.for_each_below(trie_.node(place), [&, units = units](std::int32_t id, std::string_view text) {
+        texts.push_back({kept.emplace_back(text), id});
+        of.found.units.emplace(id, units);
+      });
+    of.found.trie = std::make_unique<const TokenTrie>(std::move(texts));
+  });
+  return of.found;
 }
 
 void TokenSlice::add_within(std::uint32_t max, std::span<std::uint32_t> mask) const {
@@ -121,19 +141,21 @@ void TokenSlice::add_within(std::uint32_t max, std::span<std::uint32_t> mask) co
   }
 }
 
-std::uint32_t TokenSlice::units_before_exit(std::int32_t id) const {
-  return units_.at(id);
-}
-
 std::size_t TokenSlice::memory_bytes() const {
-  return dense_.capacity() * 4 + within_.capacity() * sizeof(Within) + units_.size() * 24 + exits_.memory_bytes();
+  std::size_t bytes = sizeof(*this) + dense_.capacity() * 4 + within_.capacity() * sizeof(Within) + mixed_.size() / 8;
+  for (const ExitsOfByte& exits : exits_)  // their tries, made later, are of the same order
+    bytes += exits.nodes.capacity() * (sizeof(exits.nodes[0]) + sizeof(TokenTrie::Node));
+  return bytes;
 }
 
 std::shared_ptr<const TokenSlice> SliceCache::find(ExpressionPool& pool, ExprId unit, bool at_once) {
   const auto key = pool.content_hash(unit);
   if (!key) return nullptr;
   const std::lock_guard lock(mutex_);
-  if (!entries_.contains(*key) && entries_.size() >= kMaxUnits) return nullptr;
+  if (!entries_.contains(*key)) {
+    if (entries_.size() >= kMaxUnits) return nullptr;
+    if (!at_once && pool.first_bytes(unit).size() < kNarrow) return nullptr;  // the walk is short
+  }
   Entry& entry = entries_[*key];
   if (!entry.tried && (at_once || ++entry.requests >= kWorthwhile) && slices_ < kMaxSlices) {
     entry.tried = true;

@@ -2,6 +2,7 @@
 // so that a mask of a long string is a copy and a short walk.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -14,10 +15,11 @@
 
 namespace coreai::grammar {
 
-// Of the tokens below one node of a trie, from that node on.
+// Of the tokens below one node of a trie, from that node on. Safe to use from several threads at once.
 class TokenSlice {
  public:
-  // Null where `unit` is no prefix code on the way of some token. `dense`: to be added whole, in few steps.
+  // Null where `unit` is no prefix code on the way of some token. `dense`: of a whole vocabulary, to be added in few
+  // steps. `trie` outlives it.
   static std::shared_ptr<const TokenSlice> make(const TokenTrie& trie, TokenTrie::Place below, std::size_t vocab_size,
                                                 ExpressionPool& pool, ExprId unit, bool dense);
 
@@ -25,34 +27,40 @@ class TokenSlice {
     std::uint32_t units;
     std::int32_t id;
   };
-  // The tokens that lie within some units, fewest first; one that the token only begins counts. Dense: long ones only.
+  // The tokens that lie within some units, fewest first; one that the token only begins counts. Dense: those of more
+  // than kDense.
   std::span<const Within> within() const { return within_; }
+  static constexpr std::uint32_t kDense = 12;
   // Sets the bits of those within `max` units.
   void add_within(std::uint32_t max, std::span<std::uint32_t> mask) const;
-  // What is left of the tokens that go on behind at least one unit with a byte that begins none.
-  const TokenTrie& exits() const { return exits_; }
-  std::uint32_t units_before_exit(std::int32_t id) const;
+  // Whether a token at the node or below is not within any number of units. Dense ones only.
+  bool is_mixed(TokenTrie::Place place) const { return mixed_[place.node]; }
+
+  // What is left of the tokens that go on behind at least one unit with `byte`, where it begins none.
+  struct Exits {
+    std::unique_ptr<const TokenTrie> trie;
+    std::unordered_map<std::int32_t, std::uint32_t> units;  // before the exit, by id
+  };
+  const Exits& exits(std::uint8_t byte) const;
+  bool has_exits(std::uint8_t byte) const { return !exits_[byte].nodes.empty(); }
   std::size_t memory_bytes() const;
 
  private:
-  static constexpr std::uint32_t kDense = 12;  // longer tokens are few
-  struct Exit {
-    std::string rest;
-    std::int32_t id;
-    std::uint32_t units;
+  struct ExitsOfByte {
+    std::vector<std::pair<TokenTrie::Place, std::uint32_t>> nodes;  // with the units before them
+    mutable std::once_flag once;
+    mutable Exits found;
   };
-  struct Found {
-    std::vector<Within> within;
-    std::vector<Exit> exits;
-  };
-  TokenSlice(Found found, std::size_t vocab_size, bool dense);
-  static bool find(const TokenTrie& trie, TokenTrie::Place below, ExpressionPool& pool, ExprId unit, Found& found);
+  explicit TokenSlice(const TokenTrie& trie) : trie_(trie) {}
+  bool find(ExpressionPool& pool, ExprId unit, TokenTrie::Place below);
+  void make_dense(std::size_t vocab_size);
 
-  std::size_t words_;
+  const TokenTrie& trie_;
+  std::size_t words_ = 0;
   std::vector<Within> within_;
   std::vector<std::uint32_t> dense_;  // row k: the tokens within k units; the last row: all
-  std::unordered_map<std::int32_t, std::uint32_t> units_;
-  TokenTrie exits_;
+  std::vector<bool> mixed_;
+  std::array<ExitsOfByte, 256> exits_;
 };
 
 // Slices of one vocabulary by what their units say, whatever the grammar. Safe to use from several threads at once.
@@ -71,7 +79,8 @@ class SliceCache {
 
  private:
   static constexpr std::size_t kMaxSlices = 64, kMaxUnits = 4096, kMaxBelow = 8192;
-  static constexpr std::uint32_t kWorthwhile = 3;  // requests
+  static constexpr std::uint32_t kWorthwhile = 2;  // requests
+  static constexpr int kNarrow = 16;               // bytes that may come first
   struct Entry {
     std::uint32_t requests = 0;
     bool tried = false;

@@ -44,6 +44,7 @@ class TokenTrie {
   };
   static constexpr Place kRoot{UINT32_MAX};
   Place place(const Node& node) const { return {static_cast<std::uint32_t>(&node - nodes_.data())}; }
+  const Node& node(Place at) const { return nodes_[at.node]; }
   bool has_children(const Node& node) const { return node.end > place(node).node + 1; }
 
   // From `start` down: `step(state, node)` gives the state below a node; one that is false skips what lies below.
@@ -51,23 +52,21 @@ class TokenTrie {
   void walk_nodes(Place below, State start, Step&& step) const {
     const std::uint32_t first = below == kRoot ? 0 : below.node + 1;
     const auto end = below == kRoot ? static_cast<std::uint32_t>(nodes_.size()) : nodes_[below.node].end;
-    std::vector<State> states(depth_ + 1);
-    std::vector<std::uint32_t> ends(depth_ + 1);
-    std::size_t level = 0;
-    states[0] = start;
-    ends[0] = end;
+    struct Level {
+      State state;
+      std::uint32_t end;
+    };
+    std::vector<Level> levels{{start, end}};
     for (std::uint32_t i = first; i < end;) {
-      while (ends[level] <= i) --level;
+      while (levels.back().end <= i) levels.pop_back();
       const Node& node = nodes_[i];
-      State next = step(states[level], node, level);
+      State next = step(levels.back().state, node, levels.size() - 1);
       if (!next) {
         i = node.end;
         continue;
       }
       if (++i == node.end) continue;
-      ++level;
-      states[level] = next;
-      ends[level] = node.end;
+      levels.push_back({next, node.end});
     }
   }
 
