@@ -41,6 +41,13 @@ class ByteSet {
     for (std::size_t i = 0; i < 4; ++i) out.words_[i] = ~words_[i];
     return out;
   }
+  // Calls visit(byte) for each, ascending.
+  template <typename Visit>
+  constexpr void for_each(Visit&& visit) const {
+    for (std::size_t i = 0; i < 4; ++i)
+      for (std::uint64_t word = words_[i]; word != 0; word &= word - 1)
+        visit(static_cast<std::uint8_t>(64 * i + static_cast<std::size_t>(std::countr_zero(word))));
+  }
   constexpr bool operator==(const ByteSet&) const = default;
   constexpr const std::array<std::uint64_t, 4>& words() const { return words_; }
 

@@ -166,9 +166,9 @@ class LazyMachine::Walker {
     const auto slice = is_vocabulary(trie, place) && part.max >= TokenSlice::kDense
                            ? tokenizer_.slices().find(machine_.pool(), part.unit)
                            : nullptr;
-    if (slice == nullptr) return walk<false>(trie, place, part.whole, filter);
+    if (slice == nullptr) return walk<true>(trie, place, part.whole, filter);
     slice->add_within(part.max, mask_);
-    walk<false>(trie, place, part.whole, filter, slice.get());
+    walk<true>(trie, place, part.whole, filter, slice.get());
     for (std::size_t i = slice->within().size(); i-- > 0 && slice->within()[i].units > part.max;)
       add_token(slice->within()[i].id, part.whole);
   }
@@ -183,7 +183,7 @@ class LazyMachine::Walker {
   template <bool kRuns>
   void walk(const TokenTrie& trie, TokenTrie::Place place, StateId state, const Filter* filter,
             const TokenSlice* done = nullptr) {
-    trie.walk_nodes(place, Live{state}, [&](Live& from, const TokenTrie::Node& node, std::size_t) -> Live {
+    const auto step = [&](Live& from, const TokenTrie::Node& node, std::size_t) -> Live {
       if (done != nullptr && !done->is_mixed(trie.place(node))) return {};
       const StateId to = next(from, static_cast<std::uint8_t>(node.byte));
       if (to == kDead) return {};
@@ -197,6 +197,13 @@ class LazyMachine::Walker {
         }
       }
       return {to};
+    };
+    Live start{state};
+    if (place != TokenTrie::kRoot) return trie.walk_nodes(place, start, step);
+    (trie.top_bytes() & machine_.live_bytes(state)).for_each([&](std::uint8_t byte) {  // the root has most children
+      const TokenTrie::Node& node = *trie.top(byte);
+      const Live below = step(start, node, 0);
+      if (below && trie.has_children(node)) trie.walk_nodes(trie.place(node), below, step);
     });
   }
 
@@ -220,13 +227,12 @@ class LazyMachine::Walker {
     if (run.excluded != kNothing) excluded = find_excluded(trie, place, run);
     if (run.min == 0 && !pool.nullable(run.excluded)) walk<true>(trie, place, part.rest, filter);
     Live rest{part.rest};
-    for (int i = 0; i < 256; ++i) {
-      const auto byte = static_cast<std::uint8_t>(i);
-      if (!slice->has_exits(byte) || next(rest, byte) == kDead) continue;
+    (slice->exit_bytes() & machine_.live_bytes(part.rest)).for_each([&](std::uint8_t byte) {
+      if (next(rest, byte) == kDead) return;
       const TokenSlice::Exits& exits = slice->exits(byte);
       const Filter behind{exits, run.min, run.max, excluded, filter};
       walk<true>(*exits.trie, TokenTrie::kRoot, part.rest, &behind);
-    }
+    });
   }
 
   // The tokens that go on behind what is excluded, but for those that go on inside the repetition.

@@ -65,7 +65,10 @@ bool TokenSlice::find(ExpressionPool& pool, ExprId unit, TokenTrie::Place below)
     if (!states.fits) return {};
     const std::uint32_t state = states.step(from.state, static_cast<std::uint8_t>(node.byte));
     if (state == kNowhere) {
-      if (from.state == 0 && from.units > 0) exits_[node.byte].nodes.push_back({trie_.place(node), from.units});
+      if (from.state == 0 && from.units > 0) {
+        exits_[node.byte].nodes.push_back({trie_.place(node), from.units});
+        exit_bytes_.insert(static_cast<std::uint8_t>(node.byte));
+      }
       return {};
     }
     const Way at{state, from.units + (state == 0 ? 1 : 0)};
@@ -152,10 +155,7 @@ std::shared_ptr<const TokenSlice> SliceCache::find(ExpressionPool& pool, ExprId 
   const auto key = pool.content_hash(unit);
   if (!key) return nullptr;
   const std::lock_guard lock(mutex_);
-  if (!entries_.contains(*key)) {
-    if (entries_.size() >= kMaxUnits) return nullptr;
-    if (!at_once && pool.first_bytes(unit).size() < kNarrow) return nullptr;  // the walk is short
-  }
+  if (!entries_.contains(*key) && entries_.size() >= kMaxUnits) return nullptr;
   Entry& entry = entries_[*key];
   if (!entry.tried && (at_once || ++entry.requests >= kWorthwhile) && slices_ < kMaxSlices) {
     entry.tried = true;

@@ -42,7 +42,7 @@ class TokenSlice {
     std::unordered_map<std::int32_t, std::uint32_t> units;  // before the exit, by id
   };
   const Exits& exits(std::uint8_t byte) const;
-  bool has_exits(std::uint8_t byte) const { return !exits_[byte].nodes.empty(); }
+  const ByteSet& exit_bytes() const { return exit_bytes_; }
   std::size_t memory_bytes() const;
 
  private:
@@ -61,6 +61,7 @@ class TokenSlice {
   std::vector<std::uint32_t> dense_;  // row k: the tokens within k units; the last row: all
   std::vector<bool> mixed_;
   std::array<ExitsOfByte, 256> exits_;
+  ByteSet exit_bytes_;
 };
 
 // Slices of one vocabulary by what their units say, whatever the grammar. Safe to use from several threads at once.
@@ -80,7 +81,6 @@ class SliceCache {
  private:
   static constexpr std::size_t kMaxSlices = 64, kMaxUnits = 4096, kMaxBelow = 8192;
   static constexpr std::uint32_t kWorthwhile = 2;  // requests
-  static constexpr int kNarrow = 16;               // bytes that may come first
   struct Entry {
     std::uint32_t requests = 0;
     bool tried = false;

@@ -30,6 +30,10 @@ TokenTrie::TokenTrie(std::vector<Token> tokens) {
     i = next;
   }
   for (const std::uint32_t node : path) nodes_[node].end = static_cast<std::uint32_t>(nodes_.size());
+  for (std::uint32_t node = 0; node < nodes_.size(); node = nodes_[node].end) {
+    top_[nodes_[node].byte] = node + 1;
+    top_bytes_.insert(static_cast<std::uint8_t>(nodes_[node].byte));
+  }
 }
 
 std::size_t TokenTrie::memory_bytes() const {

@@ -1,11 +1,14 @@
 // The tokens as a tree of bytes in depth-first order: a dead byte skips its subtree in one step.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "grammar/byte_set.h"
 
 namespace coreai::grammar {
 
@@ -45,6 +48,9 @@ class TokenTrie {
   static constexpr Place kRoot{UINT32_MAX};
   Place place(const Node& node) const { return {static_cast<std::uint32_t>(&node - nodes_.data())}; }
   const Node& node(Place at) const { return nodes_[at.node]; }
+  // The child of the root, if there is one.
+  const Node* top(std::uint8_t byte) const { return top_[byte] == 0 ? nullptr : &nodes_[top_[byte] - 1]; }
+  const ByteSet& top_bytes() const { return top_bytes_; }
   bool has_children(const Node& node) const { return node.end > place(node).node + 1; }
 
   // From `start` down: `step(state, node)` gives the state below a node; one that is false skips what lies below.
@@ -93,6 +99,8 @@ class TokenTrie {
   std::vector<Entry> entries_;
   std::vector<std::int32_t> ids_;
   std::size_t depth_ = 0;
+  std::array<std::uint32_t, 256> top_{};  // 1 + node
+  ByteSet top_bytes_;
 };
 
 }  // namespace coreai::grammar
