@@ -153,6 +153,7 @@ class ExpressionPool {
   std::unordered_map<std::uint64_t, ExprId> derived_;
   std::unordered_map<ExprId, bool> empty_;  // of nodes with algebra
   std::unordered_map<ExprId, bool> finite_, prefix_codes_;
+  std::unordered_map<ExprId, ByteSet> first_bytes_;
   std::unordered_map<ExprId, std::optional<ContentHash>> hashes_;
   std::unordered_map<ExprId, std::optional<Run>> runs_;
 };

@@ -8,6 +8,7 @@ namespace coreai::grammar {
 namespace {
 
 constexpr int kMaxHashDepth = 200;
+constexpr std::size_t kMaxRemembered = 100'000;
 constexpr int kNarrow = 16;  // bytes that may come first: the walk through the tokens is short
 
 std::uint64_t secret(std::size_t which) {
@@ -39,11 +40,15 @@ ContentHash mix(const ContentHash& h, const ContentHash& value) {
 
 ByteSet ExpressionPool::first_bytes(ExprId e) {
   if (nodes_[e].algebra) return ByteSet::all();
+  if (nodes_[e].kind == Kind::kBytes) return sets_[nodes_[e].a];
+  if (const auto known = first_bytes_.find(e); known != first_bytes_.end()) return known->second;
   std::vector<std::uint32_t> sets;
   new_mark();
   first_sets(e, sets);
   ByteSet out;
   for (const std::uint32_t set : sets) out = out | sets_[set];
+  if (first_bytes_.size() >= kMaxRemembered) first_bytes_.clear();
+  first_bytes_.emplace(e, out);
   return out;
 }
 

@@ -10,7 +10,7 @@
 namespace coreai::grammar {
 namespace {
 
-constexpr int kWide = 20;  // live bytes from which on a row is cheaper than steps
+constexpr int kWide = 40;  // live bytes from which on a row is cheaper than steps
 
 std::uint64_t packed(StateId state, std::uint8_t byte) {
   return (std::uint64_t{state} << 8) | byte;

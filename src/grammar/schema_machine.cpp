@@ -306,15 +306,17 @@ void SchemaMachine::scalar_row(RecordId of, Row& row) {
     may_end |= texts_->nullable(entry.what);
   }
   std::map<std::vector<std::uint8_t>, StateId> known;
-  for (std::size_t byte = 0; byte < 256; ++byte) {
+  const ByteSet live = live_bytes(state_of(of));
+  row.fill(kDead);
+  live.for_each([&](std::uint8_t byte) {
     std::vector<std::uint8_t> key;
     key.reserve(splits.size() + 1);
     for (const ByteClasses& split : splits) key.push_back(split.class_of[byte]);
-    if (may_end) key.push_back(static_cast<std::uint8_t>(byte));
+    if (may_end) key.push_back(byte);
     const auto [at, added] = known.try_emplace(std::move(key), kDead);
-    if (added) at->second = state_of(step_scalar(of, static_cast<std::uint8_t>(byte)));
+    if (added) at->second = state_of(step_scalar(of, byte));
     row[byte] = at->second;
-  }
+  });
 }
 
 StateId SchemaMachine::find_mask_state(StateId state, std::size_t longest) {
