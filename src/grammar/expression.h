@@ -89,7 +89,7 @@ class ExpressionPool {
   // Nothing where rules are inside.
   std::optional<ContentHash> content_hash(ExprId e);
   // The choices of which `e` is the union; `e` itself where it is none.
-  std::vector<ExprId> choices(ExprId e) const;
+  std::vector<ExprId> choices(ExprId e);
   // `e` as a repetition whose end the next byte tells: none that begins a unit begins the rest.
   std::optional<Run> run(ExprId e);
   // Where `e` is not empty, every sequence of up to `max` units can be continued.

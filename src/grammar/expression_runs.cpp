@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kMaxHashDepth = 200;
 constexpr std::size_t kMaxRemembered = 100'000;
+constexpr std::uint32_t kMaxChoices = 64;  // before a common rest
 constexpr int kNarrow = 16;  // bytes that may come first: the walk through the tokens is short
 
 std::uint64_t secret(std::size_t which) {
@@ -100,12 +101,17 @@ std::optional<ContentHash> ExpressionPool::content_hash(ExprId e) {
   return out;
 }
 
-std::vector<ExprId> ExpressionPool::choices(ExprId e) const {
-  const Node& node = nodes_[e];
-  if (node.kind != Kind::kAnyOf) return {e};
-  const auto of = children(node);
-  return {of.begin(), of.end()};
+std::vector<ExprId> ExpressionPool::choices(ExprId e) {
+  const Node node = nodes_[e];
+  const Node& head = node.kind == Kind::kConcat ? nodes_[node.a] : node;
+  if (head.kind != Kind::kAnyOf || (node.kind == Kind::kConcat && head.b > kMaxChoices)) return {e};
+  const auto of = children(head);
+  std::vector<ExprId> out(of.begin(), of.end());
+  if (node.kind == Kind::kConcat)
+    for (ExprId& choice : out) choice = concat(choice, node.b);
+  return out;
 }
+
 
 bool ExpressionPool::is_finite(ExprId e) {
   if (const auto known = finite_.find(e); known != finite_.end()) return known->second;

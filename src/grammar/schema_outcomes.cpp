@@ -80,7 +80,8 @@ std::vector<std::pair<MemberName, ExprId>> SchemaMachine::other_names(Place plac
     for (auto& [name, body] : out) {
       MemberName matching = name;
       matching.matched.push_back(pattern);
-      split.emplace_back(std::move(matching), texts_->all_of({body, pattern}));
+      // A pattern has no other texts than strings.
+      split.emplace_back(std::move(matching), body == any_name_ ? pattern : texts_->all_of({body, pattern}));
       split.emplace_back(name, texts_->all_of({body, texts_->negate(pattern)}));
     }
     std::erase_if(split, [&](const auto& part) { return texts_->is_nothing(part.second); });
