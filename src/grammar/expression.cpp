@@ -449,9 +449,40 @@ ByteClasses ExpressionPool::classes(ExprId e) {
 
 bool ExpressionPool::is_nothing(ExprId e) {
   if (e == kNothing) return true;
-  if (!nodes_[e].algebra || nodes_[e].nullable) return false;
+  const Node node = nodes_[e];
+  if (!node.algebra || node.nullable) return false;
   if (const auto known = empty_.find(e); known != empty_.end()) return known->second;
-  return search(e);
+  // What is built of parts is as empty as they are; only conditions and complements need a search.
+  switch (node.kind) {
+    case Kind::kConcat:
+      for (ExprId at = e;; at = nodes_[at].b) {
+        const Node& here = nodes_[at];
+        if (here.kind != Kind::kConcat) return empty_[e] = is_nothing(at);
+        if (is_nothing(here.a)) return empty_[e] = true;
+      }
+    case Kind::kAnyOf:
+      for (std::uint32_t i = 0; i < node.b; ++i)
+        if (!is_nothing(children_[node.a + i])) return empty_[e] = false;
+      return empty_[e] = true;
+    case Kind::kRepeat:
+      return empty_[e] = is_nothing(node.a);
+    case Kind::kAllOf:
+      return !is_infinite_rest(node) && search(e);
+    default:
+      return search(e);
+  }
+}
+
+// Infinitely many strings of one repetition without finitely many.
+bool ExpressionPool::is_infinite_rest(const Node& node) {
+  const Node* repeated = nullptr;
+  for (const ExprId child : children(node)) {
+    const Node& part = nodes_[child];
+    if (part.kind == Kind::kNot && is_finite(part.a)) continue;
+    if (part.kind != Kind::kRepeat || part.max != kUnbounded || part.algebra || repeated != nullptr) return false;
+    repeated = &part;
+  }
+  return repeated != nullptr;
 }
 
 // Breadth first through the derivatives for one that is surely not empty.

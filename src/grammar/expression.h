@@ -88,6 +88,8 @@ class ExpressionPool {
   ByteSet first_bytes(ExprId e);
   // Nothing where rules are inside.
   std::optional<ContentHash> content_hash(ExprId e);
+  // Few bytes may come first, so that a walk through the tokens is short.
+  bool is_narrow(ExprId e) { return first_bytes(e).size() < 16; }
   // The choices of which `e` is the union; `e` itself where it is none.
   std::vector<ExprId> choices(ExprId e);
   // `e` as a repetition whose end the next byte tells: none that begins a unit begins the rest.
@@ -126,6 +128,7 @@ class ExpressionPool {
   void first_sets(ExprId e, std::vector<std::uint32_t>& sets);
   bool search(ExprId from);
   bool is_finite(ExprId e);
+  bool is_infinite_rest(const Node& node);
   std::optional<Run> find_run(ExprId e);
   bool absorbs(ExprId e, std::optional<ExprId>& unit);
   bool is_prefix_code(ExprId e);

@@ -10,7 +10,6 @@ namespace {
 constexpr int kMaxHashDepth = 200;
 constexpr std::size_t kMaxRemembered = 100'000;
 constexpr std::uint32_t kMaxChoices = 64;  // before a common rest
-constexpr int kNarrow = 16;  // bytes that may come first: the walk through the tokens is short
 
 std::uint64_t secret(std::size_t which) {
   static const std::array<std::uint64_t, 4> words = [] {
@@ -112,7 +111,6 @@ std::vector<ExprId> ExpressionPool::choices(ExprId e) {
   return out;
 }
 
-
 bool ExpressionPool::is_finite(ExprId e) {
   if (const auto known = finite_.find(e); known != finite_.end()) return known->second;
   if (hash_depth_ >= kMaxHashDepth) return false;
@@ -172,7 +170,7 @@ std::optional<Run> ExpressionPool::find_run(ExprId e) {
   }
   if (repeated == nullptr || repeated->max <= 1 || nodes_[repeated->a].algebra) return std::nullopt;
   Run out{repeated->a, repeated->min, repeated->max, kNothing, rest};
-  if (first_bytes(out.unit).size() < kNarrow) return std::nullopt;
+  if (is_narrow(out.unit)) return std::nullopt;
   if (!(first_bytes(out.unit) & first_bytes(rest)).empty()) return std::nullopt;
   // Without finitely many strings of infinitely many, more than any beginning of one always remains.
   for (const ExprId part : excluded)
@@ -221,7 +219,7 @@ std::optional<ExpressionPool::Absorbed> ExpressionPool::absorbed(ExprId e) {
     else if (head.kind == Kind::kRepeat)
       found = {head.a, head.max};
     if (found.max <= 1 || (out && out->max >= found.max) || is_nothing(choice)) continue;
-    if (first_bytes(found.unit).size() < kNarrow) continue;
+    if (is_narrow(found.unit)) continue;
     out = found;
   }
   return out;

@@ -191,7 +191,7 @@ class LazyMachine::Walker {
         for (const std::int32_t id : trie.ids(node))
           if (fits(filter, id)) set(id);
       if constexpr (kRuns) {
-        if (trie.has_children(node) && !machine_.known_parts(to).runs.empty()) {
+        if (trie.has_children(node) && machine_.known_parts(to).is_simple()) {
           add(trie, trie.place(node), to, filter);
           return {};
         }

@@ -42,6 +42,8 @@ class LazyMachine : public Machine {
   struct Parts {
     std::vector<StateRun> runs{};
     std::vector<Absorbing> absorbing{};
+    // Worth leaving the walk for: what else there is takes few tokens.
+    bool is_simple() const { return !runs.empty() && absorbing.empty(); }
     StateId others = kDead;  // unused where there is neither: it is the state itself
   };
   // All under the lock.

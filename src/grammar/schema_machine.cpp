@@ -279,6 +279,10 @@ LazyMachine::Parts SchemaMachine::scalar_parts(RecordId of) {
   Parts out;
   Entries others;
   for (const Entry& entry : entries_of(of, 0)) {
+    if (texts_->is_narrow(entry.what)) {
+      others.push_back(entry);
+      continue;
+    }
     std::vector<ExprId> left;
     for (const ExprId choice : texts_->choices(entry.what)) {
       const auto run = texts_->run(choice);

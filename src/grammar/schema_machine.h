@@ -81,7 +81,7 @@ class SchemaMachine final : public LazyMachine {
   std::vector<ExprId> patterns_of(const Entries& entries);
   MemberName written_name(KeyId key, const std::vector<ExprId>& patterns);
   // All other names, by the patterns that they match, each with its texts between the quotes.
-  std::vector<std::pair<MemberName, ExprId>> other_names(Place place, const std::vector<ExprId>& patterns);
+  const std::vector<std::pair<MemberName, ExprId>>& other_names(Place place, const std::vector<ExprId>& patterns);
 
   std::vector<Outcome> outcomes(const Entries& entries, const std::function<AtomStep(FormulaId)>& step,
                                 const std::function<bool(FormulaId)>& lives);
@@ -109,6 +109,7 @@ class SchemaMachine final : public LazyMachine {
   std::uint32_t spaces_;  // at most, in one place; kUnbounded
   std::vector<DroppedKeyword> dropped_;
   InternTable records_, lists_, questions_;
+  std::unordered_map<ListId, std::vector<std::pair<MemberName, ExprId>>> other_names_;  // by patterns and order
   std::unordered_map<std::uint32_t, RecordId> key_states_;  // by the record of an object after a comma
   struct Answer {
     bool known = false, lives = false;

@@ -68,8 +68,12 @@ MemberName SchemaMachine::written_name(KeyId key, const std::vector<ExprId>& pat
   return name;
 }
 
-std::vector<std::pair<MemberName, ExprId>> SchemaMachine::other_names(Place place,
-                                                                      const std::vector<ExprId>& patterns) {
+const std::vector<std::pair<MemberName, ExprId>>& SchemaMachine::other_names(Place place,
+                                                                             const std::vector<ExprId>& patterns) {
+  std::vector<std::uint32_t> asked(patterns);
+  asked.push_back(place.order);
+  const ListId question = lists_.intern(asked);
+  if (const auto known = other_names_.find(question); known != other_names_.end()) return known->second;
   std::vector<ExprId> written;
   for (const KeyId key : lists_.copy(place.order)) written.push_back(keys_.body(key));
   const ExprId others =
@@ -88,7 +92,7 @@ std::vector<std::pair<MemberName, ExprId>> SchemaMachine::other_names(Place plac
     if (split.size() > kMaxNameClasses) too_hard("the patterns of member names overlap in too many ways");
     out = std::move(split);
   }
-  return out;
+  return other_names_.emplace(question, std::move(out)).first->second;
 }
 
 // A search through what may be true of one value.
