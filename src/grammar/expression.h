@@ -37,7 +37,8 @@ struct ContentHash {
   };
 };
 
-// `min` to `max` times `unit`, without the finite language `excluded`, then `rest`.
+// `min` to `max` times `unit`, without the language `excluded`, then `rest`. What is excluded takes few ways: away from
+// those every sequence of units can be continued.
 struct Run {
   ExprId unit;
   std::uint32_t min, max;
@@ -88,6 +89,8 @@ class ExpressionPool {
   ByteSet first_bytes(ExprId e);
   // Nothing where rules are inside.
   std::optional<ContentHash> content_hash(ExprId e);
+  // Known to have finitely many strings.
+  bool is_finite(ExprId e);
   // Few bytes may come first, so that a walk through the tokens is short.
   bool is_narrow(ExprId e) { return first_bytes(e).size() < 16; }
   // The choices of which `e` is the union; `e` itself where it is none.
@@ -127,7 +130,6 @@ class ExpressionPool {
   void new_mark();
   void first_sets(ExprId e, std::vector<std::uint32_t>& sets);
   bool search(ExprId from);
-  bool is_finite(ExprId e);
   bool is_infinite_rest(const Node& node);
   std::optional<Run> find_run(ExprId e);
   bool absorbs(ExprId e, std::optional<ExprId>& unit);

@@ -39,14 +39,24 @@ ContentHash mix(const ContentHash& h, const ContentHash& value) {
 }  // namespace
 
 ByteSet ExpressionPool::first_bytes(ExprId e) {
-  if (nodes_[e].algebra) return ByteSet::all();
-  if (nodes_[e].kind == Kind::kBytes) return sets_[nodes_[e].a];
+  const Node node = nodes_[e];
+  if (node.kind == Kind::kBytes) return sets_[node.a];
+  if (node.kind == Kind::kNot) return ByteSet::all();
   if (const auto known = first_bytes_.find(e); known != first_bytes_.end()) return known->second;
-  std::vector<std::uint32_t> sets;
-  new_mark();
-  first_sets(e, sets);
   ByteSet out;
-  for (const std::uint32_t set : sets) out = out | sets_[set];
+  if (!node.algebra) {
+    std::vector<std::uint32_t> sets;
+    new_mark();
+    first_sets(e, sets);
+    for (const std::uint32_t set : sets) out = out | sets_[set];
+  } else if (node.kind == Kind::kConcat && !nodes_[node.a].nullable) {
+    out = first_bytes(node.a);
+  } else if (node.kind == Kind::kAllOf) {
+    out = ByteSet::all();
+    for (std::uint32_t i = 0; i < node.b; ++i) out = out & first_bytes(children_[node.a + i]);
+  } else {
+    return ByteSet::all();
+  }
   if (first_bytes_.size() >= kMaxRemembered) first_bytes_.clear();
   first_bytes_.emplace(e, out);
   return out;
@@ -172,9 +182,10 @@ std::optional<Run> ExpressionPool::find_run(ExprId e) {
   Run out{repeated->a, repeated->min, repeated->max, kNothing, rest};
   if (is_narrow(out.unit)) return std::nullopt;
   if (!(first_bytes(out.unit) & first_bytes(rest)).empty()) return std::nullopt;
-  // Without finitely many strings of infinitely many, more than any beginning of one always remains.
+  // Without finitely many strings of infinitely many, more than any beginning of one always remains; of infinitely
+  // many it is only known where a few beginnings lead to them.
   for (const ExprId part : excluded)
-    if (!is_finite(part)) return std::nullopt;
+    if (nodes_[part].algebra || !(is_finite(part) || is_narrow(part))) return std::nullopt;
   if (!excluded.empty()) out.excluded = any_of(excluded);
   return out;
 }

@@ -1,6 +1,7 @@
 #include "grammar/lazy_machine.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -114,18 +115,20 @@ class LazyMachine::Walker {
   struct Filter {
     const TokenSlice::Exits& exits;
     std::uint32_t min, max;
-    const std::vector<std::int32_t>& excluded;
+    const std::vector<std::int32_t>& excluded;  // ascending
     const Filter* outer;
   };
   static bool fits(const Filter* filter, std::int32_t id) {
     for (; filter != nullptr; filter = filter->outer) {
       const std::uint32_t units = filter->exits.units.find(id)->second;
       if (units < filter->min || units > filter->max) return false;
-      if (std::ranges::find(filter->excluded, id) != filter->excluded.end()) return false;
+      if (std::ranges::binary_search(filter->excluded, id)) return false;
     }
     return true;
   }
   void set(std::int32_t id) { mask_[static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32); }
+
+  bool is_set(std::int32_t id) const { return (mask_[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1u) != 0; }
 
   struct Live {
     StateId state = kDead;
@@ -210,10 +213,12 @@ class LazyMachine::Walker {
   void add_run(const TokenTrie& trie, TokenTrie::Place place, const StateRun& part, const Filter* filter) {
     const Run& run = part.run;
     ExpressionPool& pool = machine_.pool();
-    const bool whole = &trie == &tokenizer_.trie() && place == TokenTrie::kRoot;
-    const auto slice =
-        whole ? tokenizer_.slices().find(pool, run.unit) : tokenizer_.slices().find_below(trie, place, pool, run.unit);
+    const auto slice = is_vocabulary(trie, place) ? tokenizer_.slices().find(pool, run.unit)
+                                                  : tokenizer_.slices().find_below(trie, place, pool, run.unit);
     if (slice == nullptr) return walk<false>(trie, place, part.whole, filter);
+    std::vector<std::int32_t> excluded, set_before;
+    if (run.excluded != kNothing) excluded = find_excluded(trie, place, part);
+    std::ranges::copy_if(excluded, std::back_inserter(set_before), [&](std::int32_t id) { return is_set(id); });
     if (filter == nullptr) {
       slice->add_within(run.max, mask_);
     } else {
@@ -222,9 +227,9 @@ class LazyMachine::Walker {
         if (fits(filter, token.id)) set(token.id);
       }
     }
+    for (const std::int32_t id : excluded) mask_[static_cast<std::size_t>(id) / 32] &= ~(std::uint32_t{1} << (id % 32));
+    for (const std::int32_t id : set_before) set(id);
     if (part.rest == kDead) return;
-    std::vector<std::int32_t> excluded;
-    if (run.excluded != kNothing) excluded = find_excluded(trie, place, run);
     if (run.min == 0 && !pool.nullable(run.excluded)) walk<true>(trie, place, part.rest, filter);
     Live rest{part.rest};
     (slice->exit_bytes() & machine_.live_bytes(part.rest)).for_each([&](std::uint8_t byte) {
@@ -235,27 +240,36 @@ class LazyMachine::Walker {
     });
   }
 
-  // The tokens that go on behind what is excluded, but for those that go on inside the repetition.
-  std::vector<std::int32_t> find_excluded(const TokenTrie& trie, TokenTrie::Place place, const Run& run) {
+  // The tokens that lead to nothing but what is excluded: they begin as it does, or go on behind it.
+  std::vector<std::int32_t> find_excluded(const TokenTrie& trie, TokenTrie::Place place, const StateRun& part) {
     ExpressionPool& pool = machine_.pool();
-    const ByteSet inside = pool.first_bytes(run.unit);
+    const ByteSet inside = pool.first_bytes(part.run.unit);
+    const bool finite = pool.is_finite(part.run.excluded);  // then what begins as it does always goes on elsewhere too
     struct Way {
       ExprId left = kNothing;
+      StateId state = kDead;
       bool looked = false;
       ByteSet bytes{};
       explicit operator bool() const { return left != kNothing; }
     };
     std::vector<std::int32_t> out;
-    trie.walk_nodes(place, Way{run.excluded}, [&](Way& from, const TokenTrie::Node& node, std::size_t level) -> Way {
-      const auto byte = static_cast<std::uint8_t>(node.byte);
-      if (level > 0 && pool.nullable(from.left) && !inside.contains(byte))
-        trie.for_each_below(node, [&](std::int32_t id, std::string_view) { out.push_back(id); });
-      if (!from.looked) {
-        from.looked = true;
-        from.bytes = pool.first_bytes(from.left);
-      }
-      return {from.bytes.contains(byte) ? pool.derive(from.left, byte) : kNothing};
-    });
+    trie.walk_nodes(
+        place, Way{part.run.excluded, part.whole}, [&](Way& from, const TokenTrie::Node& node, auto) -> Way {
+          const auto byte = static_cast<std::uint8_t>(node.byte);
+          if (!from.looked) {
+            from.looked = true;
+            from.bytes = pool.first_bytes(from.left);
+          }
+          const bool goes_on = from.bytes.contains(byte);
+          if (!goes_on && (inside.contains(byte) || !pool.nullable(from.left))) return {};
+          const StateId state = !finite ? machine_.step_locked(from.state, byte) : goes_on ? from.state : kDead;
+          if (state == kDead) {
+            trie.for_each_below(node, [&](std::int32_t id, std::string_view) { out.push_back(id); });
+            return {};
+          }
+          return {goes_on ? pool.derive(from.left, byte) : kNothing, state};
+        });
+    std::ranges::sort(out);
     return out;
   }
 

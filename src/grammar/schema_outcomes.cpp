@@ -76,22 +76,32 @@ const std::vector<std::pair<MemberName, ExprId>>& SchemaMachine::other_names(Pla
   if (const auto known = other_names_.find(question); known != other_names_.end()) return known->second;
   std::vector<ExprId> written;
   for (const KeyId key : lists_.copy(place.order)) written.push_back(keys_.body(key));
-  const ExprId others =
-      written.empty() ? any_name_ : texts_->all_of({any_name_, texts_->negate(texts_->any_of(written))});
-  std::vector<std::pair<MemberName, ExprId>> out{{MemberName{}, others}};
+  struct Names {
+    MemberName name;
+    ExprId in, out;  // in one, but not in the other
+    ExprId body;
+  };
+  // A pattern has no other texts than strings.
+  const auto names = [&](MemberName name, ExprId in, ExprId out) {
+    return Names{std::move(name), in, out,
+                 texts_->all_of({in == kAnything ? any_name_ : in, out == kNothing ? kAnything : texts_->negate(out)})};
+  };
+  std::vector<Names> found{names({}, kAnything, texts_->any_of(written))};
   for (const ExprId pattern : patterns) {
-    std::vector<std::pair<MemberName, ExprId>> split;
-    for (auto& [name, body] : out) {
-      MemberName matching = name;
+    std::vector<Names> split;
+    for (const Names& of : found) {
+      MemberName matching = of.name;
       matching.matched.push_back(pattern);
-      // A pattern has no other texts than strings.
-      split.emplace_back(std::move(matching), body == any_name_ ? pattern : texts_->all_of({body, pattern}));
-      split.emplace_back(name, texts_->all_of({body, texts_->negate(pattern)}));
+      split.push_back(names(std::move(matching), texts_->all_of({of.in, pattern}), of.out));
+      split.push_back(names(of.name, of.in, texts_->any_of({of.out, pattern})));
     }
-    std::erase_if(split, [&](const auto& part) { return texts_->is_nothing(part.second); });
+    std::erase_if(split, [&](const Names& of) { return texts_->is_nothing(of.body); });
     if (split.size() > kMaxNameClasses) too_hard("the patterns of member names overlap in too many ways");
-    out = std::move(split);
+    found = std::move(split);
   }
+  std::vector<std::pair<MemberName, ExprId>> out;
+  out.reserve(found.size());
+  for (Names& of : found) out.emplace_back(std::move(of.name), of.body);
   return other_names_.emplace(question, std::move(out)).first->second;
 }
 
