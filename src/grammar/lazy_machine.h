@@ -16,6 +16,7 @@ class LazyMachine : public Machine {
 
   // A single step makes no row: a counted repetition passes through many states once.
   StateId step(StateId state, std::uint8_t byte) final;
+  void successors(StateId state, std::array<StateId, 256>& next) final { next = row(state); }
   void fill(StateId state, const TokenTrie& trie, std::span<std::uint32_t> mask) final;
   std::optional<std::uint8_t> forced_byte(StateId state) final;
 

@@ -2,6 +2,7 @@
 // (docs/decisions/0003-grammar-machine.md).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -24,8 +25,10 @@ class Machine {
   virtual ~Machine() = default;
   virtual StateId start() const = 0;
   virtual StateId step(StateId state, std::uint8_t byte) = 0;
-  // A state that takes the same tokens of at most `longest` bytes: states that differ only in what lies further share
-  // it, and with it their mask.
+  // All steps of a state at once, by byte.
+  virtual void successors(StateId state, std::array<StateId, 256>& next) = 0;
+  // A state that takes the same texts of at most `longest` bytes and may end after the same of them: states that differ
+  // only in what lies further share it, and with it their mask.
   virtual StateId mask_state(StateId state, std::size_t longest) = 0;
   // Sets the bits of all tokens that `state` takes; the others are clear before.
   virtual void fill(StateId state, const TokenTrie& trie, std::span<std::uint32_t> mask) = 0;
