@@ -35,6 +35,13 @@ class Machine {
   // The only byte that can follow, if there is one and the text may not end.
   virtual std::optional<std::uint8_t> forced_byte(StateId state) = 0;
   virtual std::size_t memory_bytes() const = 0;
+
+  // Tokens that a grammar names by themselves (grammar/token_terminals.h): whether any may come, what follows token
+  // `id` taken so, the bits of all that may come, and the state of what two live ones take.
+  virtual bool names_tokens(StateId) { return false; }
+  virtual StateId step_token(StateId, std::int32_t) { return kDead; }
+  virtual void fill_named_tokens(StateId, std::span<std::uint32_t>) {}
+  virtual StateId either(StateId a, StateId) { return a; }
 };
 
 }  // namespace coreai::grammar
