@@ -21,7 +21,7 @@ StateId ExpressionMachine::state_of(ExprId e) {
 
 // The mark of tokens is in no text.
 StateId ExpressionMachine::find_step(StateId state, std::uint8_t byte) {
-  if (byte == kTokenMark) return kDead;
+  if (names_tokens_ && byte == kTokenMark) return kDead;
   return state_of(pool_->derive(expression(state), byte));
 }
 
@@ -31,7 +31,7 @@ void ExpressionMachine::find_row(StateId state, Row& row) {
   for (std::size_t i = 0; i < split.representatives.size(); ++i)
     next[i] = state_of(pool_->derive(expression(state), split.representatives[i]));
   for (std::size_t byte = 0; byte < 256; ++byte) row[byte] = next[split.class_of[byte]];
-  row[kTokenMark] = kDead;
+  if (names_tokens_) row[kTokenMark] = kDead;
 }
 
 StateId ExpressionMachine::mask_state(StateId state, std::size_t longest) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
 
 #include "coreai/base/error.h"
@@ -17,6 +16,7 @@ constexpr std::size_t kMaxPatternBytes = 16'384;  // 1 KiB of table for each
 // What may follow inside a character: nothing more, or so many bytes of 80..BF, or a second byte that E0, ED, F0 or F4
 // restricts (Unicode 15, table 3-7).
 enum Utf8State : std::uint8_t { kWhole, kOneMore, kTwoMore, kThreeMore, kAfterE0, kAfterEd, kAfterF0, kAfterF4 };
+constexpr std::size_t kUtf8States = 8;
 
 std::optional<Utf8State> next_state(Utf8State state, std::uint8_t byte) {
   const auto within = [&](int first, int last, Utf8State next) {
@@ -67,24 +67,39 @@ class FreeText {
   }
 
   void define(std::uint32_t rule, bool may_end) {
-    rules_[{0, kWhole}] = rule;
-    open_.push_back({0, kWhole});
+    targets_.assign(nodes_.size() * kUtf8States, 0);
+    targets_[0] = ast_.reference(rule) + 1;
+    open_.push_back({0, kWhole, rule});
     for (std::size_t at = 0; at < open_.size(); ++at) {
       const Place here = open_[at];
-      std::map<AstId, ByteSet> steps;  // by what follows the byte
-      for (int byte = 0; byte < 256; ++byte)
-        if (const auto to = step(here, static_cast<std::uint8_t>(byte)))
-          steps[*to].insert(static_cast<std::uint8_t>(byte));
+      std::vector<std::pair<AstId, ByteSet>> steps;  // by what follows the byte
+      AstId last = 0;
+      std::size_t last_at = 0;
+      for (int byte = 0; byte < 256; ++byte) {
+        const AstId to = step(here, static_cast<std::uint8_t>(byte));
+        if (to == 0) continue;
+        if (to != last) {
+          last = to;
+          last_at =
+              static_cast<std::size_t>(std::ranges::find(steps, to, &std::pair<AstId, ByteSet>::first) - steps.begin());
+          if (last_at == steps.size()) steps.emplace_back(to, ByteSet());
+        }
+        steps[last_at].second.insert(static_cast<std::uint8_t>(byte));
+      }
       std::vector<AstId> choices;
-      if (may_end && here.second == kWhole) choices.push_back(ast_.empty_text());
+      if (may_end && here.state == kWhole) choices.push_back(ast_.empty_text());
       for (const auto& [to, bytes] : steps)
-        choices.push_back(ast_.sequence({ast_.leaf(pool_, pool_.bytes(bytes)), to}));
-      ast_.rules()[rules_.at(here)].body = ast_.choice(std::move(choices));
+        choices.push_back(ast_.sequence({ast_.leaf(pool_, pool_.bytes(bytes)), to - 1}));
+      ast_.rules()[here.rule].body = ast_.choice(std::move(choices));
     }
   }
 
  private:
-  using Place = std::pair<std::uint32_t, Utf8State>;
+  struct Place {
+    std::uint32_t node;
+    Utf8State state;
+    std::uint32_t rule;
+  };
   struct Node {
     std::array<std::uint32_t, 256> next{};
     std::uint32_t back = 0;  // of the longest proper suffix that is a node
@@ -128,24 +143,18 @@ class FreeText {
     }
   }
 
-  std::optional<AstId> step(const Place& from, std::uint8_t byte) {
-    const auto state = next_state(from.second, byte);
-    if (!state) return std::nullopt;
-    const std::uint32_t to = nodes_[from.first].next[byte];
-    if (!nodes_[to].ends.empty()) return known(after_end_, to, [&] { return after_end(to); });
-    if (nodes_[to].excluded) return known(after_excluded_, to, [&] { return after_excluded(to); });
-    const auto [rule, added] = rules_.try_emplace({to, *state}, 0);
-    if (added) {
-      rule->second = ast_.add_rule("free text");
-      open_.push_back(rule->first);
-    }
-    return known(references_, rule->second, [&] { return ast_.reference(rule->second); });
-  }
-
-  template <typename Make>
-  static AstId known(std::map<std::uint32_t, AstId>& of, std::uint32_t key, Make&& make) {
-    const auto found = of.find(key);
-    return found != of.end() ? found->second : of.emplace(key, make()).first->second;
+  // What follows a byte, and 1; 0 where the text ends badly.
+  AstId step(const Place& from, std::uint8_t byte) {
+    const auto state = next_state(from.state, byte);
+    if (!state) return 0;
+    const std::uint32_t to = nodes_[from.node].next[byte];
+    AstId& target = targets_[to * kUtf8States + *state];
+    if (target != 0) return target;
+    if (!nodes_[to].ends.empty()) return target = after_end(to) + 1;
+    if (nodes_[to].excluded) return target = after_excluded(to) + 1;
+    const std::uint32_t rule = ast_.add_rule("free text");
+    open_.push_back({to, *state, rule});
+    return target = ast_.reference(rule) + 1;
   }
 
   AstId after_end(std::uint32_t at) {
@@ -183,9 +192,8 @@ class FreeText {
   ExpressionPool& pool_;
   const std::vector<FreeTextEnd>& ends_;
   std::vector<Node> nodes_;
-  std::map<Place, std::uint32_t> rules_;
+  std::vector<AstId> targets_;  // by node and state, as step gives them
   std::vector<Place> open_;
-  std::map<std::uint32_t, AstId> after_end_, after_excluded_, references_;
 };
 
 }  // namespace

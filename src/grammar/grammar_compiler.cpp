@@ -9,6 +9,7 @@
 #include "grammar/ebnf_parser.h"
 #include "grammar/expression_machine.h"
 #include "grammar/json_text.h"
+#include "grammar/lark_parser.h"
 #include "grammar/regex.h"
 #include "grammar/schema_machine.h"
 #include "grammar/structural_tag.h"
@@ -100,6 +101,15 @@ CompiledGrammar GrammarCompiler::compile_ebnf(std::string_view text, std::string
     GrammarAst ast;
     auto pool = state_->new_pool();
     const AstId root = parse_ebnf(text, start, ast, *pool, state_->tokenizer);
+    return state_->machine_of(ast, root, std::move(pool));
+  });
+}
+
+CompiledGrammar GrammarCompiler::compile_lark(std::string_view text, const JsonSchemaOptions& options) {
+  return state_->find_or_make("lark:" + options_key(options) + std::string(text), [&](auto& dropped) {
+    GrammarAst ast;
+    auto pool = state_->new_pool();
+    const AstId root = parse_lark(text, options, state_->options, ast, *pool, state_->tokenizer, dropped);
     return state_->machine_of(ast, root, std::move(pool));
   });
 }

@@ -12,6 +12,7 @@
 #include "grammar/free_text.h"
 #include "grammar/json_document.h"
 #include "grammar/json_text.h"
+#include "grammar/lark_parser.h"
 #include "grammar/regex.h"
 #include "grammar/schema_machine.h"
 #include "grammar/token_terminals.h"
@@ -277,9 +278,13 @@ class Builder {
   AstId grammar(const Part& part) {
     only(part, {"type", "grammar", "syntax"});
     const Part written = of_kind(field(part, "grammar"), Kind::kString, "a string");
-    if (part.node.find("syntax") != nullptr && text(part, "syntax") != "ebnf")
-      unsupported(part.pointer + "/syntax", fmt::format("grammars in the syntax \"{}\"", text(part, "syntax")));
-    return within(written.pointer, [&] { return parse_ebnf(written.node.text, "root", ast_, pool_, tokenizer_); });
+    const std::string syntax = part.node.find("syntax") == nullptr ? "ebnf" : text(part, "syntax");
+    if (syntax != "ebnf" && syntax != "lark")
+      unsupported(part.pointer + "/syntax", fmt::format("grammars in the syntax \"{}\"", syntax));
+    return within(written.pointer, [&] {
+      if (syntax == "ebnf") return parse_ebnf(written.node.text, "root", ast_, pool_, tokenizer_);
+      return parse_lark(written.node.text, options_, budget_, ast_, pool_, tokenizer_, dropped_);
+    });
   }
 
   AstId any_text(const Part& part, const Ends* ends) {
@@ -292,7 +297,15 @@ class Builder {
         unsupported(fmt::format("{}/{}", part.pointer, key), "a bound on free text that looks for other texts");
       return ast_.leaf(pool_, pool_.repeat(utf8_expression(pool_, CodePointSet::all()), 0, count(field(part, key))));
     }
+    std::string key;  // tags often have the same end
+    for (const auto& list : {excludes, ends == nullptr ? std::vector<std::string>() : ends->texts}) {
+      for (const std::string& text : list) key += fmt::format("{}:{}", text.size(), text);
+      key += ';';
+    }
+    const auto [known, added] = any_texts_.try_emplace(std::move(key), 0);
+    if (!added) return ast_.reference(known->second);
     const std::uint32_t rule = ast_.add_rule("any text");
+    known->second = rule;
     define_free_text(ast_, pool_, rule, with_ends({}, ends), excludes, ends == nullptr);
     return ast_.reference(rule);
   }
@@ -521,7 +534,8 @@ class Builder {
   ExpressionPool& pool_;
   const TokenizerInfo& tokenizer_;
   std::vector<DroppedKeyword> dropped_;
-  std::map<std::string, AstId> schemas_;  // by options and text
+  std::map<std::string, AstId> schemas_;            // by options and text
+  std::map<std::string, std::uint32_t> any_texts_;  // rules by the texts that they look for
   int depth_ = 0;
 };
 

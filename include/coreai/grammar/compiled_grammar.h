@@ -101,6 +101,12 @@ class GrammarCompiler {
   // UnsupportedError (a keyword that is not enforced, or beyond the work budget; where: JSON pointer).
   CompiledGrammar compile_json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
 
+  // A grammar in the dialect of Lark that llguidance and xgrammar read (docs/grammar.md), from the rule `start`; it
+  // holds all texts that can be derived. `options` are for %json. Throws MalformedError (offset: byte of the text),
+  // UnsupportedError (what is not built, or beyond the work budget), InvalidArgumentError (no text belongs to it, no
+  // such token, a schema without a value).
+  CompiledGrammar compile_lark(std::string_view text, const JsonSchemaOptions& options = {});
+
   // Free text, fixed texts, schemas, patterns and grammars in a row, in each other or behind a trigger, as the JSON of
   // xgrammar's structural tags says it (docs/grammar.md lists the formats). `options` are for the schemas inside.
   // Throws MalformedError (no JSON, or a broken part), InvalidArgumentError (where: JSON pointer) and UnsupportedError
