@@ -11,7 +11,8 @@
 namespace coreai::grammar {
 namespace {
 
-constexpr std::size_t kMaxPatternBytes = 16'384;  // 1 KiB of table for each
+constexpr std::size_t kMaxPatternBytes = 8192;  // 1 KiB of table for each
+constexpr std::size_t kMaxSteps = 200'000;      // between the places that free text can be at
 
 // What may follow inside a character: nothing more, or so many bytes of 80..BF, or a second byte that E0, ED, F0 or F4
 // restricts (Unicode 15, table 3-7).
@@ -61,8 +62,8 @@ class FreeText {
     if (bytes > kMaxPatternBytes)
       throw UnsupportedError(fmt::format("free text that looks for {} bytes of texts", bytes), "the grammar",
                              fmt::format("use texts of at most {} bytes together", kMaxPatternBytes));
-    for (std::size_t i = 0; i < ends.size(); ++i) nodes_[insert(ends[i].text)].ends.push_back(i);
-    for (const std::string& text : excludes) nodes_[insert(text)].excluded = true;
+    for (std::size_t i = 0; i < ends.size(); ++i) nodes_[insert(ends[i].text, i)].ends.push_back(i);
+    for (const std::string& text : excludes) nodes_[insert(text, std::nullopt)].excluded = true;
     link();
   }
 
@@ -86,6 +87,10 @@ class FreeText {
         }
         steps[last_at].second.insert(static_cast<std::uint8_t>(byte));
       }
+      steps_ += steps.size();
+      if (steps_ > kMaxSteps)
+        throw UnsupportedError(fmt::format("free text with more than {} steps between its places", kMaxSteps),
+                               "the grammar", "look for fewer texts");
       std::vector<AstId> choices;
       if (may_end && here.state == kWhole) choices.push_back(ast_.empty_text());
       for (const auto& [to, bytes] : steps)
@@ -104,11 +109,12 @@ class FreeText {
     std::array<std::uint32_t, 256> next{};
     std::uint32_t back = 0;  // of the longest proper suffix that is a node
     std::uint32_t depth = 0;
-    std::vector<std::size_t> ends;  // that are complete here
+    std::vector<std::size_t> ends;   // that are complete here
+    std::vector<std::size_t> begun;  // that begin with the node's text
     bool excluded = false;
   };
 
-  std::uint32_t insert(std::string_view text) {
+  std::uint32_t insert(std::string_view text, std::optional<std::size_t> end) {
     std::uint32_t at = 0;
     for (const char c : text) {
       const auto byte = static_cast<std::uint8_t>(c);
@@ -117,6 +123,7 @@ class FreeText {
         nodes_.emplace_back().depth = nodes_[at].depth + 1;
       }
       at = nodes_[at].next[byte];
+      if (end) nodes_[at].begun.push_back(*end);
     }
     return at;
   }
@@ -168,8 +175,9 @@ class FreeText {
     std::vector<AstId> choices;
     for (std::uint32_t begun = at; begun != 0; begun = nodes_[begun].back) {
       const std::uint32_t length = nodes_[begun].depth;
-      for (const FreeTextEnd& end : ends_) {
-        if (end.text.size() <= length || find(std::string_view(end.text).substr(0, length)) != begun) continue;
+      for (const std::size_t index : nodes_[begun].begun) {
+        const FreeTextEnd& end = ends_[index];
+        if (end.text.size() <= length) continue;
         const std::string_view rest = std::string_view(end.text).substr(length);
         std::uint32_t reached = at;
         bool first = true;
@@ -182,18 +190,13 @@ class FreeText {
     }
     return ast_.choice(std::move(choices));
   }
-  std::uint32_t find(std::string_view text) const {
-    std::uint32_t at = 0;
-    for (const char c : text) at = nodes_[at].next[static_cast<std::uint8_t>(c)];
-    return at;
-  }
-
   GrammarAst& ast_;
   ExpressionPool& pool_;
   const std::vector<FreeTextEnd>& ends_;
   std::vector<Node> nodes_;
   std::vector<AstId> targets_;  // by node and state, as step gives them
   std::vector<Place> open_;
+  std::size_t steps_ = 0;
 };
 
 }  // namespace

@@ -564,8 +564,11 @@ class Reader {
       return fmt::format("{}, {}", lark_place(text_, offset), where);
     };
     try {
-      auto pool = std::make_unique<ExpressionPool>(budget_.max_expressions, budget_.max_search_steps);
+      const std::size_t left = budget_.max_expressions - std::min(budget_.max_expressions, used_);
+      auto pool = std::make_unique<ExpressionPool>(left, budget_.max_search_steps);
+      const ExpressionPool& texts = *pool;
       auto machine = std::make_shared<SchemaMachine>(written, options_, std::move(pool));
+      used_ += texts.size();
       for (DroppedKeyword& dropped : machine->take_dropped())
         out_.dropped.push_back({std::move(dropped.pointer), place(dropped.reason)});
       const ExprId e = pool_.foreign(std::move(machine));
@@ -614,6 +617,7 @@ class Reader {
   std::string_view text_;
   std::size_t at_ = 0;
   int brackets_ = 0, depth_ = 0;
+  std::size_t used_ = 0;  // expressions of the schemas so far: together they have one budget to be compiled in
   const JsonSchemaOptions& options_;
   const GrammarCompilerOptions& budget_;
   ExpressionPool& pool_;

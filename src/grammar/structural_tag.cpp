@@ -257,8 +257,11 @@ class Builder {
     const auto found = schemas_.find(key);
     if (found != schemas_.end()) return found->second;
     return within(part.pointer, [&] {
-      auto pool = std::make_unique<ExpressionPool>(budget_.max_expressions, budget_.max_search_steps);
+      const std::size_t left = budget_.max_expressions - std::min(budget_.max_expressions, used_);
+      auto pool = std::make_unique<ExpressionPool>(left, budget_.max_search_steps);
+      const ExpressionPool& texts = *pool;
       auto machine = std::make_shared<SchemaMachine>(written, options, std::move(pool));
+      used_ += texts.size();
       for (DroppedKeyword& dropped : machine->take_dropped())
         dropped_.push_back({part.pointer + dropped.pointer.substr(1), std::move(dropped.reason)});
       return schemas_[key] = ast_.leaf(pool_, pool_.foreign(std::move(machine)));
@@ -537,6 +540,7 @@ class Builder {
   std::map<std::string, AstId> schemas_;            // by options and text
   std::map<std::string, std::uint32_t> any_texts_;  // rules by the texts that they look for
   int depth_ = 0;
+  std::size_t used_ = 0;  // expressions of the schemas so far: together they have one budget to be compiled in
 };
 
 }  // namespace

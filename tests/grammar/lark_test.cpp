@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <optional>
+#include <random>
+
 #include "coreai/base/error.h"
 #include "grammar/byte_tokenizer.h"
 #include "grammar/mask_walk.h"
@@ -69,6 +73,50 @@ TEST(Lark, HasExactlyTheTextsOfItsRules) {
     for (const std::string& text : c.out) EXPECT_FALSE(matches(grammar, text)) << "'" << text << "'";
     for (unsigned seed = 0; seed < 2; ++seed) ASSERT_NO_FATAL_FAILURE(walk_masks(grammar, seed, 8));
   }
+}
+
+// The same grammar in both notations; that of EBNF is checked against an oracle of its own.
+TEST(Lark, RandomGrammarsMeanWhatTheyMeanInEbnf) {
+  std::mt19937 random(31);
+  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  GrammarCompiler compiler(tokenizer(), {.max_cached_grammars = 0});
+  const std::vector<std::string> names{"root", "x", "y"};
+  std::function<std::string(int)> item = [&](int depth) -> std::string {
+    const int kind = pick(depth == 0 ? 4 : 7);
+    if (kind == 0) return "\"a\"";
+    if (kind == 1) return "\"b\"";
+    if (kind == 2) return names[static_cast<std::size_t>(pick(3))];
+    if (kind == 3) return pick(3) == 0 ? "\"\"" : "\"ab\"";
+    if (kind == 4) return fmt::format("({} | {})", item(depth - 1), item(depth - 1));
+    if (kind == 5) return fmt::format("({} {})", item(depth - 1), item(depth - 1));
+    return fmt::format("({}){}", item(depth - 1),
+                       std::vector{"?", "*", "+", "{2}", "{1,3}"}[static_cast<std::size_t>(pick(5))]);
+  };
+  std::vector<std::string> texts{""};
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    if (texts[i].size() < 5)
+      for (const char c : {'a', 'b'}) texts.push_back(texts[i] + c);
+  int compared = 0;
+  for (int round = 0; round < 100; ++round) {
+    std::string ebnf, lark = "start: root\n";
+    for (const std::string& name : names) {
+      const std::string body = fmt::format("{} {} | {}", item(2), item(1), item(1));
+      ebnf += name + " ::= " + body + "\n";
+      lark += name + ": " + body + "\n";
+    }
+    SCOPED_TRACE(lark);
+    std::optional<CompiledGrammar> wanted;
+    try {
+      wanted = compiler.compile_ebnf(ebnf);
+    } catch (const InvalidArgumentError&) {
+      EXPECT_THROW(compiler.compile_lark(lark), InvalidArgumentError);
+      continue;
+    }
+    ++compared;
+    const CompiledGrammar got = compiler.compile_lark(lark);
+    for (const std::string& text : texts) ASSERT_EQ(matches(got, text), matches(*wanted, text)) << "'" << text << "'";
+  }
+  EXPECT_GT(compared, 50);
 }
 
 TEST(Lark, IgnoredTextComesAfterLexemes) {

@@ -302,6 +302,41 @@ TEST(StructuralTag, ErrorsNameThePlace) {
                UnsupportedError);
 }
 
+TEST(StructuralTag, HostileTagsAreBounded) {
+  GrammarCompiler compiler(tokenizer(), {.max_expressions = 300'000});
+  std::string tags, triggers;
+  for (int i = 0; i < 500; ++i) {
+    tags += fmt::format(R"({}{{"begin": "<{}>", "content": {{"type": "any_text"}}, "end": "</{}>"}})",
+                        i == 0 ? "" : ",", i, i);
+    triggers += fmt::format(R"({}"<{}>")", i == 0 ? "" : ",", i);
+  }
+  const CompiledGrammar many = compiler.compile_structural_tag(
+      fmt::format(R"({{"format": {{"type": "triggered_tags", "triggers": [{}], "tags": [{}]}}}})", triggers, tags));
+  EXPECT_TRUE(matches(many, "x<499>y</499></498>"));
+  EXPECT_FALSE(matches(many, "x<499>y</498>"));
+  std::string excludes;
+  for (int i = 0; i < 80; ++i)
+    excludes += fmt::format(R"({}"{}b")", i == 0 ? "" : ",", std::string(static_cast<std::size_t>(i), 'a'));
+  const CompiledGrammar nested = compiler.compile_structural_tag(fmt::format(
+      R"({{"format": {{"type": "tag", "begin": "", "content": {{"type": "any_text", "excludes": [{}]}}, "end": "{}b!"}}}})",
+      excludes, std::string(100, 'a')));
+  EXPECT_TRUE(matches(nested, std::string(105, 'a') + "b!"));
+  EXPECT_FALSE(GrammarMatcher(nested).accept_bytes(std::string(99, 'a') + "b"));
+  std::string pairs;
+  for (int i = 0x4e00; i < 0x4e00 + 700; ++i)
+    pairs += fmt::format(R"({}"\u{:04x}\u{:04x}x")", pairs.empty() ? "" : ",", i, i);
+  EXPECT_THROW(compiler.compile_structural_tag(
+                   fmt::format(R"({{"format": {{"type": "any_text", "excludes": [{},{}]}}}})", pairs, pairs)),
+               UnsupportedError);
+  std::string schemas;
+  for (int i = 0; i < 50; ++i)
+    schemas += fmt::format(R"({}{{"type": "json_schema", "json_schema": {{"enum": ["{}", "{}"]}}}})", i == 0 ? "" : ",",
+                           i, std::string(10'000, static_cast<char>('a' + i % 26)));
+  EXPECT_THROW(
+      compiler.compile_structural_tag(fmt::format(R"({{"format": {{"type": "or", "elements": [{}]}}}})", schemas)),
+      UnsupportedError);
+}
+
 TEST(StructuralTag, LenientSchemasListWhatTheyDrop) {
   GrammarCompiler compiler(tokenizer());
   const CompiledGrammar grammar = compiler.compile_structural_tag(
