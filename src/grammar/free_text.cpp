@@ -166,6 +166,7 @@ class FreeText {
 
   AstId after_end(std::uint32_t at) {
     std::vector<AstId> choices;
+    choices.reserve(nodes_[at].ends.size());
     for (const std::size_t end : nodes_[at].ends) choices.push_back(ends_[end].then);
     return ast_.choice(std::move(choices));
   }

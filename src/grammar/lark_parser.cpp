@@ -21,6 +21,7 @@ class Builder {
   AstId build() {
     if (!syntax_.named.contains("start")) malformed("there is no rule 'start'", 0);
     std::vector<ExprId> ignored;
+    ignored.reserve(syntax_.ignored.size());
     for (const LarkId id : syntax_.ignored) ignored.push_back(terminal(id));
     skip_ = pool_.repeat(pool_.any_of(ignored), 0);
     const AstId start = ast_.reference(rule("start"));
@@ -81,6 +82,7 @@ class Builder {
                          .children = {this->node(node.children[0])}});
       default: {
         std::vector<AstId> parts;
+        parts.reserve(node.children.size());
         for (const LarkId child : node.children) parts.push_back(this->node(child));
         return node.kind == Kind::kChoice ? ast_.choice(std::move(parts)) : ast_.sequence(std::move(parts));
       }
@@ -91,6 +93,7 @@ class Builder {
   ExprId terminal(LarkId id) {
     const LarkNode& node = syntax_.nodes[id];
     std::vector<ExprId> parts;
+    parts.reserve(node.children.size());
     if (node.kind != Kind::kName)
       for (const LarkId child : node.children) parts.push_back(terminal(child));
     switch (node.kind) {

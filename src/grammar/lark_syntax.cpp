@@ -597,6 +597,7 @@ class Reader {
     std::vector<std::string> chunks;
     const bool one = given.keys.size() == 1;
     if (one && given.keys[0] == "substring_chunks" && given.children[0].is(JsonNode::Kind::kArray)) {
+      chunks.reserve(given.children[0].children.size());
       for (const JsonNode& chunk : given.children[0].children) {
         if (!chunk.is(JsonNode::Kind::kString)) malformed("\"substring_chunks\" is a list of texts", offset);
         chunks.push_back(chunk.text);
@@ -609,6 +610,7 @@ class Reader {
       unsupported("a %regex other than substring_chunks, substring_words or substring_chars", "write a pattern");
     }
     std::vector<ExprId> from{kEmptyString};
+    from.reserve(chunks.size() + 1);
     for (std::size_t i = chunks.size(); i-- > 0;)
       from.push_back(pool_.optional(pool_.concat(pool_.literal(chunks[i]), from.back())));
     return text(pool_.any_of(from), offset);

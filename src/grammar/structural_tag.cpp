@@ -112,6 +112,7 @@ class Builder {
     const Part list = of_kind(field(part, key), Kind::kArray, "an array");
     if (list.node.children.empty() && !may_be_empty) wrong(list.pointer, "an empty array means nothing here");
     std::vector<Part> out;
+    out.reserve(list.node.children.size());
     for (std::size_t i = 0; i < list.node.children.size(); ++i)
       out.push_back({list.node.children[i], fmt::format("{}/{}", list.pointer, i)});
     return out;
@@ -322,6 +323,7 @@ class Builder {
     only(part, {"type", "elements"});
     const std::vector<Part> parts = elements(part, "elements", false);
     std::vector<AstId> out;
+    out.reserve(parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i)
       out.push_back(format(parts[i], type == "or" || i + 1 == parts.size() ? ends : nullptr));
     return type == "or" ? ast_.choice(std::move(out)) : ast_.sequence(std::move(out));
@@ -396,6 +398,7 @@ class Builder {
     define_triggered(rule, part, tags, after, ends);
     if (!flag(part, "at_least_one", false)) return ast_.reference(rule);
     std::vector<AstId> whole;
+    whole.reserve(tags.size());
     for (const TextTag& tag : tags) whole.push_back(ast_.sequence({ast_.literal(tag.begin), tag.rest, after}));
     return ast_.choice(std::move(whole));
   }

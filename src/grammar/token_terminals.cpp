@@ -104,6 +104,7 @@ ExprId TokenSet::expression(ExpressionPool& pool) const {
     by_first[block / 65536].push_back(pool.concat(second, pool.bytes(last)));
   }
   std::vector<ExprId> choices;
+  choices.reserve(by_first.size());
   for (const auto& [first, rest] : by_first)
     choices.push_back(pool.concat(pool.bytes(ByteSet::one(static_cast<std::uint8_t>(first))), pool.any_of(rest)));
   return pool.concat(pool.bytes(ByteSet::one(kTokenMark)), pool.any_of(choices));
