@@ -2,16 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <charconv>
 #include <map>
 #include <optional>
 
 #include "coreai/base/error.h"
+#include "grammar/token_trie.h"
 
 namespace coreai::grammar {
 namespace {
 
 constexpr std::string_view kWhere = "a token terminal";
+constexpr std::size_t kBlockWords = 8;  // of a mask, for the ids that share all but the last byte
 
 // The live derivatives of an expression, by byte.
 std::vector<std::pair<std::uint8_t, ExprId>> live_steps(ExpressionPool& pool, ExprId e) {
@@ -28,6 +33,13 @@ std::vector<std::pair<std::uint8_t, ExprId>> live_steps(ExpressionPool& pool, Ex
   return out;
 }
 
+bool has_bit(std::span<const std::uint32_t> mask, std::size_t id) {
+  return ((mask[id / 32] >> (id % 32)) & 1u) != 0;
+}
+void set_bit(std::span<std::uint32_t> mask, std::size_t id) {
+  mask[id / 32] |= std::uint32_t{1} << (id % 32);
+}
+
 std::optional<std::int64_t> take_number(std::string_view& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -38,70 +50,85 @@ std::optional<std::int64_t> take_number(std::string_view& text) {
 
 }  // namespace
 
-bool TokenSet::real(std::size_t id) const {
-  const auto token = static_cast<std::int32_t>(id);
-  return !tokenizer_->token_bytes(token).empty() || tokenizer_->is_special(token);
-}
-
 void TokenSet::insert(std::int64_t id) {
-  if (id < 0 || id >= static_cast<std::int64_t>(chosen_.size()))
-    throw InvalidArgumentError(fmt::format("token {} of a vocabulary of {}", id, chosen_.size()), std::string(kWhere));
-  if (!real(static_cast<std::size_t>(id)))
+  const std::size_t size = tokenizer_->vocab_size();
+  if (id < 0 || id >= static_cast<std::int64_t>(size))
+    throw InvalidArgumentError(fmt::format("token {} of a vocabulary of {}", id, size), std::string(kWhere));
+  if (!has_bit(tokenizer_->real_tokens(), static_cast<std::size_t>(id)))
     throw InvalidArgumentError(fmt::format("token {} is padding, without a text", id), std::string(kWhere));
-  chosen_[static_cast<std::size_t>(id)] = true;
+  set_bit(chosen_, static_cast<std::size_t>(id));
 }
 
 void TokenSet::insert(std::int64_t first, std::int64_t last) {
-  if (first < 0 || first > last || last >= static_cast<std::int64_t>(chosen_.size()))
-    throw InvalidArgumentError(fmt::format("tokens {} to {} of a vocabulary of {}", first, last, chosen_.size()),
+  const std::size_t size = tokenizer_->vocab_size();
+  if (first < 0 || first > last || last >= static_cast<std::int64_t>(size))
+    throw InvalidArgumentError(fmt::format("tokens {} to {} of a vocabulary of {}", first, last, size),
                                std::string(kWhere));
   for (auto id = static_cast<std::size_t>(first); id <= static_cast<std::size_t>(last); ++id)
-    if (real(id)) chosen_[id] = true;
+    if (has_bit(tokenizer_->real_tokens(), id)) set_bit(chosen_, id);
 }
 
 void TokenSet::insert(std::string_view text) {
-  std::vector<std::size_t> special, ordinary;
-  for (std::size_t id = 0; id < chosen_.size() && !text.empty(); ++id) {
-    const auto token = static_cast<std::int32_t>(id);
-    if (tokenizer_->token_bytes(token) != text) continue;
-    (tokenizer_->is_special(token) ? special : ordinary).push_back(id);
+  bool found = false;
+  for (const std::int32_t id : tokenizer_->special_ids()) {
+    if (text.empty() || tokenizer_->token_bytes(id) != text) continue;
+    set_bit(chosen_, static_cast<std::size_t>(id));
+    found = true;
   }
-  if (special.empty() && ordinary.empty())
+  if (found) return;
+  struct Matched {
+    std::size_t length;
+    bool alive;
+    explicit operator bool() const { return alive; }
+  };
+  const auto step = [&](const Matched& from, std::uint8_t byte) {
+    const bool alive = from.length < text.size() && static_cast<std::uint8_t>(text[from.length]) == byte;
+    return Matched{from.length + 1, alive};
+  };
+  tokenizer_->trie().walk(Matched{0, true}, step, [&](std::span<const std::int32_t> ids) {
+    if (tokenizer_->token_bytes(ids[0]).size() != text.size()) return;
+    for (const std::int32_t id : ids) set_bit(chosen_, static_cast<std::size_t>(id));
+    found = true;
+  });
+  if (!found)
     throw InvalidArgumentError(fmt::format("the vocabulary has no token '{}'", text), std::string(kWhere),
                                "write the text in quotes, or give the token's id");
-  for (const std::size_t id : special.empty() ? ordinary : special) chosen_[id] = true;
 }
 
 void TokenSet::insert_all() {
-  chosen_ = others().chosen_;
+  insert_all(TokenSet(*tokenizer_).others());
 }
 
 void TokenSet::insert_all(const TokenSet& other) {
-  for (std::size_t id = 0; id < chosen_.size(); ++id) chosen_[id] = chosen_[id] || other.chosen_[id];
+  for (std::size_t word = 0; word < chosen_.size(); ++word) chosen_[word] |= other.chosen_[word];
 }
 
 bool TokenSet::contains(const TokenSet& other) const {
-  for (std::size_t id = 0; id < chosen_.size(); ++id)
-    if (other.chosen_[id] && !chosen_[id]) return false;
+  for (std::size_t word = 0; word < chosen_.size(); ++word)
+    if ((other.chosen_[word] & ~chosen_[word]) != 0) return false;
   return true;
 }
 
 TokenSet TokenSet::others() const {
   TokenSet out(*tokenizer_);
-  for (std::size_t id = 0; id < chosen_.size(); ++id)
-    out.chosen_[id] = !chosen_[id] && real(id) && !tokenizer_->is_end(static_cast<std::int32_t>(id));
+  const auto real = tokenizer_->real_tokens();
+  for (std::size_t word = 0; word < chosen_.size(); ++word) out.chosen_[word] = real[word] & ~chosen_[word];
+  for (const std::int32_t id : tokenizer_->end_ids())
+    out.chosen_[static_cast<std::size_t>(id) / 32] &= ~(std::uint32_t{1} << (id % 32));
   return out;
 }
 
 ExprId TokenSet::expression(ExpressionPool& pool) const {
   std::map<std::size_t, std::vector<ExprId>> by_first;  // of the id's first byte
-  for (std::size_t block = 0; block < chosen_.size(); block += 256) {
+  for (std::size_t block = 0; block < chosen_.size(); block += kBlockWords) {
     ByteSet last;
-    for (std::size_t id = block; id < std::min(block + 256, chosen_.size()); ++id)
-      if (chosen_[id]) last.insert(static_cast<std::uint8_t>(id % 256));
+    for (std::size_t word = block; word < std::min(block + kBlockWords, chosen_.size()); ++word)
+      for (std::uint32_t bits = chosen_[word]; bits != 0; bits &= bits - 1)
+        last.insert(static_cast<std::uint8_t>((word - block) * 32 + static_cast<std::size_t>(std::countr_zero(bits))));
     if (last.empty()) continue;
-    const ExprId second = pool.bytes(ByteSet::one(static_cast<std::uint8_t>(block / 256 % 256)));
-    by_first[block / 65536].push_back(pool.concat(second, pool.bytes(last)));
+    const std::size_t number = block / kBlockWords;
+    const ExprId second = pool.bytes(ByteSet::one(static_cast<std::uint8_t>(number)));
+    by_first[number / 256].push_back(pool.concat(second, pool.bytes(last)));
   }
   std::vector<ExprId> choices;
   choices.reserve(by_first.size());
@@ -153,17 +180,13 @@ ExprId after_token(ExpressionPool& pool, ExprId e, std::int32_t id) {
 }
 
 void set_token_bits(ExpressionPool& pool, ExprId e, std::span<std::uint32_t> mask) {
-  std::map<ExprId, std::vector<std::uint8_t>> last_bytes;  // many blocks of ids share one expression
-  const auto set_block = [&](ExprId of, std::size_t block) {
-    auto found = last_bytes.find(of);
-    if (found == last_bytes.end()) {
-      found = last_bytes.emplace(of, std::vector<std::uint8_t>()).first;
-      for (const auto& [byte, next] : live_steps(pool, of)) found->second.push_back(byte);
-    }
-    for (const std::uint8_t byte : found->second) {
-      const std::size_t id = block * 256 + byte;
-      mask[id / 32] |= std::uint32_t{1} << (id % 32);
-    }
+  std::map<ExprId, std::array<std::uint32_t, kBlockWords>> blocks;  // many blocks of ids share one expression
+  const auto set_block = [&](ExprId of, std::size_t number) {
+    const auto [at, added] = blocks.try_emplace(of);
+    if (added)
+      for (const auto& [byte, next] : live_steps(pool, of)) set_bit(at->second, byte);
+    for (std::size_t i = 0; i < kBlockWords; ++i)
+      if (at->second[i] != 0) mask[number * kBlockWords + i] |= at->second[i];
   };
   const ExprId ids = pool.derive(e, kTokenMark);
   if (ids == kNothing) return;

@@ -19,7 +19,7 @@ constexpr std::size_t kTokenBytes = 4;
 // Tokens of a vocabulary.
 class TokenSet {
  public:
-  explicit TokenSet(const TokenizerInfo& tokenizer) : tokenizer_(&tokenizer), chosen_(tokenizer.vocab_size()) {}
+  explicit TokenSet(const TokenizerInfo& tokenizer) : tokenizer_(&tokenizer), chosen_(tokenizer.real_tokens().size()) {}
 
   // Throws InvalidArgumentError: no such token, or one that has neither a text nor a meaning.
   void insert(std::int64_t id);
@@ -37,9 +37,8 @@ class TokenSet {
   ExprId expression(ExpressionPool& pool) const;
 
  private:
-  bool real(std::size_t id) const;
   const TokenizerInfo* tokenizer_;
-  std::vector<bool> chosen_;
+  std::vector<std::uint32_t> chosen_;  // one bit per token, as in a mask
 };
 
 // One of `<[12]>`, `<[1-5,9]>`, `<[^1,2]>`, `<[*]>` and `<text>`, angle brackets included. Throws InvalidArgumentError

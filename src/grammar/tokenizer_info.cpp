@@ -6,6 +6,7 @@
 #include <array>
 
 #include "coreai/base/error.h"
+#include "coreai/grammar/token_bitmask.h"
 #include "grammar/token_trie.h"
 
 namespace coreai::grammar {
@@ -102,8 +103,16 @@ TokenizerInfo::TokenizerInfo(std::span<const std::string> vocabulary, const Toke
   }
   data_ = data;
   std::vector<std::string_view> texts(size);
-  for (std::size_t id = 0; id < size; ++id)
-    if (!data->special[id]) texts[id] = token_bytes(static_cast<std::int32_t>(id));
+  data->real.assign(bitmask_words(size), 0);
+  for (std::size_t id = 0; id < size; ++id) {
+    const std::string_view text = token_bytes(static_cast<std::int32_t>(id));
+    if (data->special[id]) {
+      data->special_ids.push_back(static_cast<std::int32_t>(id));
+    } else {
+      texts[id] = text;
+    }
+    if (data->special[id] || !text.empty()) data->real[id / 32] |= std::uint32_t{1} << (id % 32);
+  }
   data->trie = std::make_shared<const TokenTrie>(texts);
   data->longest_token = data->trie->depth();
 }
@@ -129,7 +138,7 @@ bool TokenizerInfo::is_end(std::int32_t id) const {
 
 std::size_t TokenizerInfo::memory_bytes() const {
   return data_->bytes.capacity() + data_->bytes_end.capacity() * 4 + data_->special.capacity() / 8 +
-         data_->trie->memory_bytes();
+         data_->special_ids.capacity() * 4 + data_->real.capacity() * 4 + data_->trie->memory_bytes();
 }
 
 }  // namespace coreai::grammar
