@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -119,21 +118,25 @@ TokenSet TokenSet::others() const {
 }
 
 ExprId TokenSet::expression(ExpressionPool& pool) const {
-  std::map<std::size_t, std::vector<ExprId>> by_first;  // of the id's first byte
-  for (std::size_t block = 0; block < chosen_.size(); block += kBlockWords) {
-    ByteSet last;
-    for (std::size_t word = block; word < std::min(block + kBlockWords, chosen_.size()); ++word)
-      for (std::uint32_t bits = chosen_[word]; bits != 0; bits &= bits - 1)
-        last.insert(static_cast<std::uint8_t>((word - block) * 32 + static_cast<std::size_t>(std::countr_zero(bits))));
-    if (last.empty()) continue;
-    const std::size_t number = block / kBlockWords;
-    const ExprId second = pool.bytes(ByteSet::one(static_cast<std::uint8_t>(number)));
-    by_first[number / 256].push_back(pool.concat(second, pool.bytes(last)));
+  using Block = std::array<std::uint32_t, kBlockWords>;
+  std::map<std::size_t, std::map<Block, ByteSet>> second_bytes;  // by the id's first byte and the last ones
+  for (std::size_t from = 0; from < chosen_.size(); from += kBlockWords) {
+    Block block{};
+    std::copy_n(chosen_.begin() + static_cast<std::ptrdiff_t>(from), std::min(kBlockWords, chosen_.size() - from),
+                block.begin());
+    if (block == Block{}) continue;
+    const std::size_t number = from / kBlockWords;
+    second_bytes[number / 256][block].insert(static_cast<std::uint8_t>(number));
   }
   std::vector<ExprId> choices;
-  choices.reserve(by_first.size());
-  for (const auto& [first, rest] : by_first)
-    choices.push_back(pool.concat(pool.bytes(ByteSet::one(static_cast<std::uint8_t>(first))), pool.any_of(rest)));
+  for (const auto& [first, blocks] : second_bytes)
+    for (const auto& [block, second] : blocks) {
+      ByteSet last;
+      for (std::size_t id = 0; id < 256; ++id)
+        if (has_bit(block, id)) last.insert(static_cast<std::uint8_t>(id));
+      choices.push_back(pool.concat(
+          {pool.bytes(ByteSet::one(static_cast<std::uint8_t>(first))), pool.bytes(second), pool.bytes(last)}));
+    }
   return pool.concat(pool.bytes(ByteSet::one(kTokenMark)), pool.any_of(choices));
 }
 
