@@ -272,6 +272,7 @@ class Parser {
       ast_.rules()[rule].body = ast_.choice(std::move(choices));
     } else {
       std::vector<FreeTextEnd> ends;
+      ends.reserve(tags.size());
       for (const Tag& tag : tags) ends.push_back({tag.text, then(tag.rule)});
       define_free_text(ast_, pool_, rule, ends, excludes, true);
     }

@@ -16,6 +16,7 @@ constexpr std::int32_t kTool = 256, kEnd = 257, kAb = 258;
 
 TokenizerInfo tokenizer() {
   std::vector<std::string> vocabulary;
+  vocabulary.reserve(300);
   for (int byte = 0; byte < 256; ++byte) vocabulary.emplace_back(1, static_cast<char>(byte));
   for (const char* text : {"<|tool|>", "<|eom|>", "ab", "{\"", "12", " 1", "\xc3\xa9x"}) vocabulary.emplace_back(text);
   return TokenizerInfo(vocabulary, {.kind = VocabularyKind::kRaw, .end_ids = {kEnd}, .special_ids = {kTool}});

@@ -16,6 +16,7 @@ constexpr std::int32_t kOpen = 256, kClose = 257, kEnd = 258;
 
 TokenizerInfo tokenizer() {
   std::vector<std::string> vocabulary;
+  vocabulary.reserve(300);
   for (int byte = 0; byte < 256; ++byte) vocabulary.emplace_back(1, static_cast<char>(byte));
   for (const char* text :
        {"<|open|>", "<|close|>", "</s>", "<f", "=a>", "{\"", "</", "</f>", "\xc3\xa9<", "x<f=", "}<"})
@@ -295,7 +296,13 @@ TEST(StructuralTag, ErrorsNameThePlace) {
   EXPECT_THROW(compiler.compile_structural_tag(R"({"type": "json", "format": {"type": "any_text"}})"),
                InvalidArgumentError);
   std::string deep = R"({"type": "any_text"})";
-  for (int i = 0; i < 400; ++i) deep = R"({"type": "star", "content": )" + deep + "}";
+  std::string open, close;
+  for (int i = 0; i < 400; ++i) {
+    open += R"({"type": "star", "content": )";
+    close += "}";
+  }
+  deep.insert(0, open);
+  deep += close;
   EXPECT_THROW(compiler.compile_structural_tag(R"({"format": )" + deep + "}"), UnsupportedError);
   EXPECT_THROW(compiler.compile_structural_tag(fmt::format(
                    R"({{"format": {{"type": "any_text", "excludes": ["{}"]}}}})", std::string(20'000, 'a'))),

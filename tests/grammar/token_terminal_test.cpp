@@ -13,6 +13,7 @@ constexpr std::int32_t kThink = 256, kThinkEnd = 257, kAb = 258, kEnd = 259, kOt
 
 TokenizerInfo tokenizer() {
   std::vector<std::string> vocabulary;
+  vocabulary.reserve(300);
   for (int byte = 0; byte < 256; ++byte) vocabulary.emplace_back(1, static_cast<char>(byte));
   for (const char* text : {"<think>", "</think>", "ab", "</s>", "<x>", "<think>"}) vocabulary.emplace_back(text);
   return TokenizerInfo(
