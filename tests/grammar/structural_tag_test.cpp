@@ -63,6 +63,7 @@ TEST(FreeText, EndsWhereAnEndIsFirstComplete) {
     ExpressionPool pool;
     const std::uint32_t rule = ast.add_rule("text");
     std::vector<FreeTextEnd> with;
+    with.reserve(ends.size());
     for (const std::string& end : ends) with.push_back({end, ast.literal("c")});
     define_free_text(ast, pool, rule, with, excludes, may_end);
     const ExprId language = grammar_expression(pool, ast, ast.reference(rule));
