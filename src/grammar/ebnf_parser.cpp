@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "coreai/base/error.h"
+#include "grammar/free_text.h"
+#include "grammar/token_terminals.h"
 
 namespace coreai::grammar {
 namespace {
@@ -26,15 +28,16 @@ int hex_digit(char c) {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, GrammarAst& ast, ExpressionPool& pool, const TokenizerInfo& tokenizer)
+      : text_(text), ast_(ast), pool_(pool), tokenizer_(tokenizer) {}
 
-  EbnfGrammar parse(std::string_view start) {
+  AstId parse(std::string_view start) {
     for (skip_space(); at_ < text_.size(); skip_space()) definition();
     for (const auto& [name, rule] : rules_)
       if (!rule.defined) malformed(fmt::format("the rule '{}' is used but not defined", name), rule.first_use);
     const auto found = rules_.find(start);
     if (found == rules_.end()) malformed(fmt::format("there is no rule '{}' to start with", start), 0);
-    return {std::move(ast_), found->second.index};
+    return ast_.reference(found->second.index);
   }
 
  private:
@@ -94,6 +97,7 @@ class Parser {
     const std::size_t offset = at_;
     const std::string_view defined = name();
     skip_space();
+    if (here() == '[') unsupported(fmt::format("an option of the rule '{}'", defined), "leave it out");
     if (!take("::=")) malformed(fmt::format("'::=' is expected after the rule name '{}'", defined));
     const std::uint32_t rule = rule_index(defined, offset, true);
     ast_.rules()[rule].body = choice();
@@ -137,7 +141,7 @@ class Parser {
     if (here() == '[') return ast_.add({.kind = Kind::kSet, .set = char_class()});
     if (take(".")) return ast_.add({.kind = Kind::kSet, .set = CodePointSet::all()});
     if (ahead("(=")) unsupported("look-ahead", "leave it out: masks are exact without it");
-    if (here() == '<' || here() == '!') unsupported("a token as a terminal", "write its text");
+    if (here() == '<' || here() == '!') return token_terminal();
     if (take("(")) {
       const std::size_t open = at_ - 1;
       const AstId inner = choice();
@@ -147,8 +151,132 @@ class Parser {
     if (!is_name(here())) malformed(fmt::format("'{}' begins no item", here()));
     const std::size_t offset = at_;
     const std::string_view used = name();
-    if (here() == '(') unsupported(fmt::format("the macro '{}'", used), "write a rule");
+    if (here() == '(') return macro(used);
     return ast_.reference(rule_index(used, offset, false));
+  }
+
+  AstId tokens(const TokenSet& set) { return ast_.token_leaf(pool_, set.expression(pool_)); }
+
+  // <[12]>, <text>, and all others than these behind '!'.
+  AstId token_terminal() {
+    const bool negated = take("!");
+    const std::size_t open = at_;
+    if (here() != '<') malformed("'<' is expected after '!'");
+    const std::size_t close = text_.find(ahead("<[") ? "]>" : ">", at_);
+    if (close == std::string_view::npos || text_.substr(at_, close - at_).find('\n') != std::string_view::npos)
+      malformed("the token is not closed", open);
+    at_ = close + (ahead("<[") ? 2 : 1);
+    const TokenSet named = parse_token_terminal(tokenizer_, text_.substr(open, at_ - open));
+    return tokens(negated ? named.others() : named);
+  }
+
+  AstId macro(std::string_view name) {
+    if (name == "Token" || name == "ExcludeToken") {
+      const TokenSet named = token_list();
+      return tokens(name == "Token" ? named : named.others());
+    }
+    if (name == "TagDispatch") return dispatch(false);
+    if (name == "TokenTagDispatch") return dispatch(true);
+    unsupported(fmt::format("the macro '{}'", name), "write a rule");
+  }
+
+  void expect(std::string_view what) {
+    skip_space();
+    if (!take(what)) malformed(fmt::format("'{}' is expected", what));
+    skip_space();
+  }
+  // ( 1, 2 ), also with a comma at the end.
+  TokenSet token_list() {
+    TokenSet out(tokenizer_);
+    expect("(");
+    while (!take(")")) {
+      const auto id = number();
+      if (!id) malformed("a token's number is expected");
+      out.insert(std::int64_t{*id});
+      if (!ahead(")")) expect(",");
+    }
+    return out;
+  }
+  std::vector<std::string> text_list() {
+    std::vector<std::string> out;
+    expect("(");
+    while (!take(")")) {
+      if (here() != '"') malformed("a text is expected");
+      out.push_back(quoted());
+      skip_space();
+      if (!ahead(")")) expect(",");
+    }
+    return out;
+  }
+
+  // Free text or tokens, until one of the tags: ( ("tag", rule), ..., loop_after_dispatch=false, excludes=("text",) ).
+  AstId dispatch(bool by_token) {
+    struct Tag {
+      std::string text;
+      std::optional<TokenSet> token;
+      AstId rule;
+    };
+    std::vector<Tag> tags;
+    std::vector<std::string> excludes;
+    TokenSet excluded(tokenizer_);
+    bool loop = true;
+    const std::size_t open = at_;
+    expect("(");
+    while (!take(")")) {
+      const std::size_t offset = at_;
+      if (take("(")) {
+        skip_space();
+        Tag& tag = tags.emplace_back();
+        if (by_token) {
+          const auto id = number();
+          if (!id) malformed("a token's number is expected");
+          tag.token.emplace(tokenizer_).insert(std::int64_t{*id});
+        } else {
+          if (here() != '"') malformed("a text is expected");
+          tag.text = quoted();
+          if (tag.text.empty()) malformed("an empty tag", offset);
+        }
+        expect(",");
+        const std::size_t used = at_;
+        tag.rule = ast_.reference(rule_index(name(), used, false));
+        expect(")");
+      } else {
+        const std::string_view option = name();
+        expect("=");
+        if (option == "loop_after_dispatch") {
+          loop = take("true");
+          if (!loop && !take("false")) malformed("'true' or 'false' is expected");
+        } else if (option == "excludes" && by_token) {
+          excluded = token_list();
+        } else if (option == "excludes") {
+          excludes = text_list();
+        } else {
+          at_ = offset;
+          unsupported(fmt::format("the option '{}'", option), "leave it out");
+        }
+      }
+      skip_space();
+      if (!ahead(")")) expect(",");
+    }
+    if (std::ranges::find(excludes, "") != excludes.end()) malformed("an empty text is excluded", open);
+    const std::uint32_t rule = ast_.add_rule("free text");
+    const auto then = [&](AstId content) { return loop ? ast_.sequence({content, ast_.reference(rule)}) : content; };
+    if (by_token) {
+      TokenSet special = excluded;
+      std::vector<AstId> choices{ast_.empty_text()};
+      for (const Tag& tag : tags) {
+        choices.push_back(ast_.sequence({tokens(*tag.token), then(tag.rule)}));
+        special.insert_all(*tag.token);
+      }
+      choices.push_back(ast_.sequence({tokens(special.others()), ast_.reference(rule)}));
+      ast_.rules()[rule].body = ast_.choice(std::move(choices));
+    } else {
+      std::vector<FreeTextEnd> ends;
+      ends.reserve(tags.size());
+      for (const Tag& tag : tags) ends.push_back({tag.text, then(tag.rule)});
+      define_free_text(ast_, pool_, rule, ends, excludes, true);
+    }
+    return ast_.reference(rule);
   }
 
   AstId repeated(AstId of) {
@@ -191,7 +319,8 @@ class Parser {
     if (min > max) malformed(fmt::format("a repetition from {} to {} times", min, max), open);
   }
 
-  AstId literal() {
+  AstId literal() { return ast_.literal(quoted()); }
+  std::string quoted() {
     const std::size_t open = at_++;
     std::string bytes;
     while (here() != '"' || at_ == text_.size()) {
@@ -199,7 +328,7 @@ class Parser {
       append_utf8(character(), bytes);
     }
     ++at_;
-    return ast_.add({.kind = Kind::kLiteral, .text = std::move(bytes)});
+    return bytes;
   }
 
   CodePointSet char_class() {
@@ -250,6 +379,8 @@ class Parser {
         return '\v';
       case 'a':
         return '\a';
+      case 'e':
+        return 0x1b;
       case '0':
         return 0;
       case 'x':
@@ -288,14 +419,17 @@ class Parser {
   std::string_view text_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  GrammarAst ast_;
+  GrammarAst& ast_;
+  ExpressionPool& pool_;
+  const TokenizerInfo& tokenizer_;
   std::map<std::string, Rule, std::less<>> rules_;
 };
 
 }  // namespace
 
-EbnfGrammar parse_ebnf(std::string_view text, std::string_view start) {
-  return Parser(text).parse(start);
+AstId parse_ebnf(std::string_view text, std::string_view start, GrammarAst& ast, ExpressionPool& pool,
+                 const TokenizerInfo& tokenizer) {
+  return Parser(text, ast, pool, tokenizer).parse(start);
 }
 
 }  // namespace coreai::grammar

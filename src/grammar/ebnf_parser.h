@@ -4,18 +4,17 @@
 
 #include <string_view>
 
+#include "coreai/grammar/tokenizer_info.h"
 #include "grammar/grammar_ast.h"
 
 namespace coreai::grammar {
 
-struct EbnfGrammar {
-  GrammarAst ast;
-  std::uint32_t start = 0;
-};
-
+// Adds the rules to `ast`, whose other rules it does not see, and gives the node of `start`.
 // Throws MalformedError (offset: byte of the text; the message has line and column) for broken syntax, a rule that is
-// used but not defined or defined twice; UnsupportedError for what is not built: tokens as terminals, look-ahead,
-// macros.
-EbnfGrammar parse_ebnf(std::string_view text, std::string_view start);
+// used but not defined or defined twice; InvalidArgumentError for a token that the vocabulary
+// lacks; UnsupportedError for what is not built: look-ahead, options of rules, other macros than TagDispatch,
+// TokenTagDispatch, Token and ExcludeToken.
+AstId parse_ebnf(std::string_view text, std::string_view start, GrammarAst& ast, ExpressionPool& pool,
+                 const TokenizerInfo& tokenizer);
 
 }  // namespace coreai::grammar

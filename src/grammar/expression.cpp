@@ -295,6 +295,17 @@ ExprId ExpressionPool::rule(bool nullable) {
   return intern({.kind = Kind::kRule, .nullable = nullable, .a = static_cast<std::uint32_t>(bodies_.size() - 1)});
 }
 
+ExprId ExpressionPool::foreign(std::shared_ptr<Machine> machine) {
+  machines_.push_back(std::move(machine));
+  return foreign_state(static_cast<std::uint32_t>(machines_.size() - 1), machines_.back()->start());
+}
+
+// It may count inside, which its machine knows.
+ExprId ExpressionPool::foreign_state(std::uint32_t machine, StateId state) {
+  if (state == kDead) return kNothing;
+  return intern({.kind = Kind::kForeign, .nullable = accepts(state), .counts = true, .a = machine, .b = state});
+}
+
 ExprId ExpressionPool::any_literal(const std::vector<std::string_view>& texts) {
   std::vector<std::vector<std::uint32_t>> bytes;
   bytes.reserve(texts.size());
@@ -337,6 +348,10 @@ ExprId ExpressionPool::derive(ExprId e, std::uint8_t byte) {
       return kNothing;
     case Kind::kBytes:
       return sets_[nodes_[e].a].contains(byte) ? kEmptyString : kNothing;
+    case Kind::kForeign: {
+      const Node node = nodes_[e];
+      return foreign_state(node.a, machines_[node.a]->step(node.b, byte));
+    }
     default:
       break;
   }
@@ -391,7 +406,7 @@ void ExpressionPool::new_mark() {
   if (++mark_ == 0) std::ranges::fill(marks_, mark_++);
 }
 
-void ExpressionPool::first_sets(ExprId e, std::vector<std::uint32_t>& sets) {
+void ExpressionPool::first_sets(ExprId e, std::vector<std::uint32_t>& sets, std::vector<ExprId>& foreign) {
   for (;;) {
     if (marks_[e] == mark_) return;
     marks_[e] = mark_;
@@ -401,7 +416,7 @@ void ExpressionPool::first_sets(ExprId e, std::vector<std::uint32_t>& sets) {
         sets.push_back(node.a);
         return;
       case Kind::kConcat:
-        first_sets(node.a, sets);
+        first_sets(node.a, sets, foreign);
         if (!nodes_[node.a].nullable) return;
         e = node.b;
         continue;
@@ -414,7 +429,10 @@ void ExpressionPool::first_sets(ExprId e, std::vector<std::uint32_t>& sets) {
         continue;
       case Kind::kAnyOf:
       case Kind::kAllOf:
-        for (const ExprId child : children(node)) first_sets(child, sets);
+        for (const ExprId child : children(node)) first_sets(child, sets, foreign);
+        return;
+      case Kind::kForeign:
+        foreign.push_back(e);
         return;
       default:
         return;
@@ -424,8 +442,9 @@ void ExpressionPool::first_sets(ExprId e, std::vector<std::uint32_t>& sets) {
 
 ByteClasses ExpressionPool::classes(ExprId e) {
   std::vector<std::uint32_t> sets;
+  std::vector<ExprId> foreign;
   new_mark();
-  first_sets(e, sets);
+  first_sets(e, sets, foreign);
   ByteClasses out;
   std::size_t count = 1;
   for (const std::uint32_t set : sets) {  // split every class that the set cuts
@@ -441,6 +460,17 @@ ByteClasses ExpressionPool::classes(ExprId e) {
     }
     count = made;
     if (count == 256) break;
+  }
+  for (const ExprId of : foreign) {  // the same by its machine's successors
+    if (count == 256) break;
+    std::array<StateId, 256> next;
+    machines_[nodes_[of].a]->successors(nodes_[of].b, next);
+    std::unordered_map<std::uint64_t, std::uint8_t> names;
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const std::uint64_t key = (std::uint64_t{out.class_of[byte]} << 32) | next[byte];
+      out.class_of[byte] = names.try_emplace(key, static_cast<std::uint8_t>(names.size())).first->second;
+    }
+    count = names.size();
   }
   out.representatives.resize(count);
   for (int byte = 255; byte >= 0; --byte) out.representatives[out.class_of[byte]] = static_cast<std::uint8_t>(byte);
@@ -540,13 +570,17 @@ ExprId ExpressionPool::clamp(ExprId e, std::uint32_t bytes) {
     }
     case Kind::kRepeat:
       return repeat(clamp(node.a, bytes), std::min(node.min, add(bytes, 1)), node.max > bytes ? kUnbounded : node.max);
+    case Kind::kForeign:
+      return foreign_state(node.a, machines_[node.a]->mask_state(node.b, bytes));
     default:
       return e;
   }
 }
 
 std::size_t ExpressionPool::memory_bytes() const {
-  return nodes_.capacity() * sizeof(Node) + children_.capacity() * 4 + sets_.capacity() * sizeof(ByteSet) +
+  std::size_t foreign = 0;
+  for (const auto& machine : machines_) foreign += machine->memory_bytes();
+  return foreign + nodes_.capacity() * sizeof(Node) + children_.capacity() * 4 + sets_.capacity() * sizeof(ByteSet) +
          table_.capacity() * 4 + derived_.size() * 32 + empty_.size() * 24;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "grammar/byte_set.h"
+#include "grammar/machine.h"
 
 namespace coreai::grammar {
 
@@ -73,6 +75,9 @@ class ExpressionPool {
   ExprId rule(bool nullable);
   void define(ExprId rule, ExprId body) { bodies_[nodes_[rule].a] = body; }
 
+  // The texts of another machine, which the pool keeps. Its steps are taken as they are asked for.
+  ExprId foreign(std::shared_ptr<Machine> machine);
+
   bool nullable(ExprId e) const { return nodes_[e].nullable; }
   // The strings that may follow `byte`. Never throws for want of search: it may be an expression without strings.
   ExprId derive(ExprId e, std::uint8_t byte);
@@ -108,14 +113,14 @@ class ExpressionPool {
   std::size_t memory_bytes() const;
 
  private:
-  enum class Kind : std::uint8_t { kVoid, kEpsilon, kBytes, kConcat, kAnyOf, kAllOf, kNot, kRepeat, kRule };
+  enum class Kind : std::uint8_t { kVoid, kEpsilon, kBytes, kConcat, kAnyOf, kAllOf, kNot, kRepeat, kRule, kForeign };
   struct Node {
     Kind kind;
     bool nullable = false;
     bool algebra = false;        // conditions or complements inside: it may be empty without being kNothing
     bool counts = false;         // a bounded repetition inside
     std::uint32_t a = 0, b = 0;  // children; kBytes: index of the set; kAnyOf, kAllOf: first child and their number;
-                                 // kRule: index of the body
+                                 // kRule: index of the body; kForeign: of the machine, and its state
     std::uint32_t min = 0, max = 0;  // kRepeat, of child a
   };
   std::uint64_t hash(const Node& node, std::span<const ExprId> children) const;
@@ -128,7 +133,8 @@ class ExpressionPool {
   bool flatten(std::vector<ExprId>& out, const std::vector<ExprId>& in, Kind kind, ExprId neutral, ExprId absorbing);
   ExprId derive_node(ExprId e, std::uint8_t byte);
   void new_mark();
-  void first_sets(ExprId e, std::vector<std::uint32_t>& sets);
+  ExprId foreign_state(std::uint32_t machine, StateId state);
+  void first_sets(ExprId e, std::vector<std::uint32_t>& sets, std::vector<ExprId>& foreign);
   bool search(ExprId from);
   bool is_infinite_rest(const Node& node);
   std::optional<Run> find_run(ExprId e);
@@ -152,6 +158,7 @@ class ExpressionPool {
   std::vector<ExprId> children_;
   std::vector<ByteSet> sets_;
   std::vector<ExprId> bodies_;
+  std::vector<std::shared_ptr<Machine>> machines_;
   std::vector<std::uint32_t> marks_;  // per node: the last call of classes() that met it
   std::uint32_t mark_ = 0;
   std::vector<std::uint32_t> table_;  // open addressing, 0: free, else id + 1

@@ -10,11 +10,15 @@ namespace coreai::grammar {
 
 class ExpressionMachine final : public LazyMachine {
  public:
-  // Throws InvalidArgumentError where `language` has no string.
-  ExpressionMachine(std::unique_ptr<ExpressionPool> pool, ExprId language);
+  // `names_tokens`: there are token terminals in it. Throws InvalidArgumentError where `language` has no string.
+  ExpressionMachine(std::unique_ptr<ExpressionPool> pool, ExprId language, bool names_tokens = false);
 
   StateId start() const override { return start_; }
   std::size_t memory_bytes() const override;
+  bool names_tokens(StateId state) override;
+  StateId step_token(StateId state, std::int32_t id) override;
+  void fill_named_tokens(StateId state, std::span<std::uint32_t> mask) override;
+  StateId either(StateId a, StateId b) override;
 
  private:
   StateId find_step(StateId state, std::uint8_t byte) override;
@@ -27,6 +31,7 @@ class ExpressionMachine final : public LazyMachine {
   StateId state_of(ExprId e);
 
   std::unique_ptr<ExpressionPool> pool_;
+  bool names_tokens_;
   StateId start_ = kDead;
 };
 

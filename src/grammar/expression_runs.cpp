@@ -46,8 +46,10 @@ ByteSet ExpressionPool::first_bytes(ExprId e) {
   ByteSet out;
   if (!node.algebra) {
     std::vector<std::uint32_t> sets;
+    std::vector<ExprId> foreign;
     new_mark();
-    first_sets(e, sets);
+    first_sets(e, sets, foreign);
+    if (!foreign.empty()) return ByteSet::all();
     for (const std::uint32_t set : sets) out = out | sets_[set];
   } else if (node.kind == Kind::kConcat && !nodes_[node.a].nullable) {
     out = first_bytes(node.a);

@@ -1,51 +1,51 @@
 #include "grammar/grammar_ast.h"
 
 #include <algorithm>
+#include <span>
 
 #include "coreai/base/error.h"
 
 namespace coreai::grammar {
 namespace {
 
-// One pass over the nodes: of_rule says what is known of rules, result[id] what follows for a node.
-template <typename Leaf, typename Combine>
-std::vector<bool> evaluate(const GrammarAst& ast, const std::vector<bool>& of_rule, Leaf&& leaf, Combine&& combine) {
-  std::vector<bool> result(ast.size());
+// Least fixed point, from the leaves up: a sequence holds where all its parts do, a choice where one does, a repetition
+// also where it may be left out. What a rule's body is for its calls, a part is for the nodes above it.
+template <typename Leaf>
+std::vector<bool> fixed_point(const GrammarAst& ast, Leaf&& leaf) {
+  const auto below = [&](const AstNode& node) -> std::span<const AstId> {
+    if (node.kind == AstNode::Kind::kRule) return {&ast.rules()[node.rule].body, 1};
+    return node.children;
+  };
+  std::vector<std::uint32_t> first(ast.size() + 1), above;  // above[first[id], first[id + 1]): the nodes that hold `id`
+  for (AstId id = 0; id < ast.size(); ++id)
+    for (const AstId child : below(ast.node(id))) ++first[child + 1];
+  for (std::size_t id = 0; id < ast.size(); ++id) first[id + 1] += first[id];
+  above.resize(first.back());
+  std::vector<std::uint32_t> next(first.begin(), first.end() - 1), missing(ast.size(), 1);
+  std::vector<bool> holds(ast.size());
+  std::vector<AstId> open;
   for (AstId id = 0; id < ast.size(); ++id) {
     const AstNode& node = ast.node(id);
-    switch (node.kind) {
-      case AstNode::Kind::kRule:
-        result[id] = of_rule[node.rule];
-        break;
-      case AstNode::Kind::kSet:
-      case AstNode::Kind::kLiteral:
-        result[id] = leaf(node);
-        break;
-      case AstNode::Kind::kSequence:
-        result[id] = std::ranges::all_of(node.children, [&](AstId child) { return result[child]; });
-        break;
-      case AstNode::Kind::kChoice:
-        result[id] = std::ranges::any_of(node.children, [&](AstId child) { return result[child]; });
-        break;
-      case AstNode::Kind::kRepeat:
-        result[id] = combine(node, result[node.children[0]]);
-        break;
+    for (const AstId child : below(node)) above[next[child]++] = id;
+    if (node.kind == AstNode::Kind::kSequence) missing[id] = static_cast<std::uint32_t>(node.children.size());
+    holds[id] = node.kind == AstNode::Kind::kSequence ? node.children.empty()
+                : node.kind == AstNode::Kind::kRepeat ? node.min == 0
+                                                      : node.is_leaf() && leaf(node);
+    if (holds[id]) open.push_back(id);
+  }
+  while (!open.empty()) {
+    const AstId id = open.back();
+    open.pop_back();
+    for (std::uint32_t at = first[id]; at < first[id + 1]; ++at) {
+      const AstId parent = above[at];
+      if (holds[parent] || --missing[parent] > 0) continue;
+      holds[parent] = true;
+      open.push_back(parent);
     }
   }
-  return result;
-}
-
-template <typename Leaf, typename Combine>
-std::vector<bool> fixed_point(const GrammarAst& ast, Leaf&& leaf, Combine&& combine) {
-  std::vector<bool> of_rule(ast.rules().size());
-  for (bool changed = true; changed;) {
-    changed = false;
-    const std::vector<bool> result = evaluate(ast, of_rule, leaf, combine);
-    for (std::size_t rule = 0; rule < of_rule.size(); ++rule) {
-      if (of_rule[rule] || !result[ast.rules()[rule].body]) continue;
-      of_rule[rule] = changed = true;
-    }
-  }
+  std::vector<bool> of_rule;
+  of_rule.reserve(ast.rules().size());
+  for (const AstRule& rule : ast.rules()) of_rule.push_back(holds[rule.body]);
   return of_rule;
 }
 
@@ -59,13 +59,24 @@ AstId GrammarAst::choice(std::vector<AstId> parts) {
   return parts.size() == 1 ? parts[0] : add({.kind = AstNode::Kind::kChoice, .children = std::move(parts)});
 }
 
+AstId GrammarAst::leaf(ExpressionPool& pool, ExprId expression) {
+  if (pool.is_nothing(expression)) return choice({});
+  return add({.kind = AstNode::Kind::kExpression, .nullable = pool.nullable(expression), .expression = expression});
+}
+
+AstId GrammarAst::literal(std::string text) {
+  return add({.kind = AstNode::Kind::kLiteral, .text = std::move(text)});
+}
+
 RuleFacts analyse_rules(const GrammarAst& ast) {
-  return {.nullable = fixed_point(
-              ast, [](const AstNode& node) { return node.kind == AstNode::Kind::kLiteral && node.text.empty(); },
-              [](const AstNode& node, bool child) { return node.min == 0 || child; }),
+  return {.nullable = fixed_point(ast,
+                                  [](const AstNode& node) {
+                                    return node.kind == AstNode::Kind::kExpression
+                                               ? node.nullable
+                                               : node.kind == AstNode::Kind::kLiteral && node.text.empty();
+                                  }),
           .productive = fixed_point(
-              ast, [](const AstNode& node) { return node.kind == AstNode::Kind::kLiteral || !node.set.empty(); },
-              [](const AstNode& node, bool child) { return node.min == 0 || child; })};
+              ast, [](const AstNode& node) { return node.kind != AstNode::Kind::kSet || !node.set.empty(); })};
 }
 
 bool node_nullable(const GrammarAst& ast, const RuleFacts& facts, const std::vector<bool>& before, AstId id) {
@@ -78,6 +89,8 @@ bool node_nullable(const GrammarAst& ast, const RuleFacts& facts, const std::vec
       return false;
     case AstNode::Kind::kLiteral:
       return node.text.empty();
+    case AstNode::Kind::kExpression:
+      return node.nullable;
     case AstNode::Kind::kSequence:
       return std::ranges::all_of(node.children, nullable);
     case AstNode::Kind::kChoice:
@@ -94,7 +107,7 @@ std::vector<bool> nullable_nodes(const GrammarAst& ast, const RuleFacts& facts) 
   return out;
 }
 
-ExprId grammar_expression(ExpressionPool& pool, const GrammarAst& ast, std::uint32_t start) {
+ExprId grammar_expression(ExpressionPool& pool, const GrammarAst& ast, AstId start) {
   const RuleFacts facts = analyse_rules(ast);
   std::vector<ExprId> rules;
   rules.reserve(ast.rules().size());
@@ -114,6 +127,10 @@ ExprId grammar_expression(ExpressionPool& pool, const GrammarAst& ast, std::uint
       case AstNode::Kind::kLiteral:
         out = pool.literal(node.text);
         break;
+      case AstNode::Kind::kExpression:
+        out = node.expression;
+        if (pool.nullable(out) && !node.nullable) out = pool.all_of({out, pool.negate(kEmptyString)});
+        break;
       case AstNode::Kind::kRule:
         out = rules[node.rule];
         break;
@@ -131,7 +148,7 @@ ExprId grammar_expression(ExpressionPool& pool, const GrammarAst& ast, std::uint
   }
   for (std::size_t rule = 0; rule < rules.size(); ++rule)
     if (rules[rule] != kNothing) pool.define(rules[rule], built[ast.rules()[rule].body]);
-  return rules[start];
+  return built[start];
 }
 
 }  // namespace coreai::grammar

@@ -12,8 +12,11 @@ namespace coreai::grammar {
 using AstId = std::uint32_t;
 
 struct AstNode {
-  enum class Kind : std::uint8_t { kSet, kLiteral, kRule, kSequence, kChoice, kRepeat };
+  enum class Kind : std::uint8_t { kSet, kLiteral, kExpression, kRule, kSequence, kChoice, kRepeat };
+  bool is_leaf() const { return kind < Kind::kRule; }
   Kind kind = Kind::kSequence;
+  bool nullable = false;           // kExpression: whether its empty text counts
+  ExprId expression = kNothing;    // kExpression: of the pool that the grammar is built in; some text belongs to it
   std::uint32_t rule = 0;          // kRule
   std::uint32_t min = 0, max = 0;  // kRepeat
   std::string text{};              // kLiteral: bytes
@@ -36,10 +39,19 @@ class GrammarAst {
   AstId empty_text() { return add({.kind = AstNode::Kind::kSequence}); }
   AstId sequence(std::vector<AstId> parts);
   AstId choice(std::vector<AstId> parts);
+  AstId leaf(ExpressionPool& pool, ExprId expression);  // no text at all where none belongs to it
+  AstId literal(std::string text);
   AstId reference(std::uint32_t rule) { return add({.kind = AstNode::Kind::kRule, .rule = rule}); }
   std::uint32_t add_rule(std::string name) {
     rules_.push_back({std::move(name), 0});
     return static_cast<std::uint32_t>(rules_.size() - 1);
+  }
+
+  // Whether tokens are terminals of it.
+  bool names_tokens() const { return names_tokens_; }
+  AstId token_leaf(ExpressionPool& pool, ExprId tokens) {
+    names_tokens_ = true;
+    return leaf(pool, tokens);
   }
 
   const AstNode& node(AstId id) const { return nodes_[id]; }
@@ -50,6 +62,7 @@ class GrammarAst {
  private:
   std::vector<AstNode> nodes_;
   std::vector<AstRule> rules_;
+  bool names_tokens_ = false;
 };
 
 // What rules can do, by least fixed point.
@@ -66,7 +79,7 @@ std::vector<bool> nullable_nodes(const GrammarAst& ast, const RuleFacts& facts);
 // not and holds the same texts. Throws UnsupportedError beyond `max_nodes`.
 void remove_left_recursion(GrammarAst& ast, std::size_t max_nodes);
 
-// The grammar from `start` as an expression with rules. Left recursion must be gone.
-ExprId grammar_expression(ExpressionPool& pool, const GrammarAst& ast, std::uint32_t start);
+// The grammar from the node `start` as an expression with rules. Left recursion must be gone.
+ExprId grammar_expression(ExpressionPool& pool, const GrammarAst& ast, AstId start);
 
 }  // namespace coreai::grammar

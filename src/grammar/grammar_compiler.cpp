@@ -9,13 +9,20 @@
 #include "grammar/ebnf_parser.h"
 #include "grammar/expression_machine.h"
 #include "grammar/json_text.h"
+#include "grammar/lark_parser.h"
 #include "grammar/regex.h"
 #include "grammar/schema_machine.h"
+#include "grammar/structural_tag.h"
 
 namespace coreai::grammar {
 namespace {
 
 std::atomic<std::uint64_t> next_grammar_id = 1;
+
+std::string options_key(const JsonSchemaOptions& options) {
+  return fmt::format("{}:{}:{}:{}:", options.whitespace.max, static_cast<int>(options.property_order),
+                     options.assert_formats, options.lenient);
+}
 
 }  // namespace
 
@@ -39,6 +46,13 @@ struct GrammarCompiler::State {
 
   std::unique_ptr<ExpressionPool> new_pool() const {
     return std::make_unique<ExpressionPool>(options.max_expressions, options.max_search_steps);
+  }
+
+  // Tokens may be terminals of these.
+  std::unique_ptr<Machine> machine_of(GrammarAst& ast, AstId root, std::unique_ptr<ExpressionPool> pool) const {
+    remove_left_recursion(ast, options.max_expressions);
+    const ExprId language = grammar_expression(*pool, ast, root);
+    return std::make_unique<ExpressionMachine>(std::move(pool), language, ast.names_tokens());
   }
 
   // Compiling runs without the lock: a hard grammar does not hold up the others.
@@ -84,11 +98,29 @@ CompiledGrammar GrammarCompiler::compile_regex(std::string_view pattern, RegexMa
 CompiledGrammar GrammarCompiler::compile_ebnf(std::string_view text, std::string_view start) {
   std::string key = fmt::format("ebnf:{}:{}", start, text);
   return state_->find_or_make(std::move(key), [&](auto&) -> std::unique_ptr<Machine> {
-    EbnfGrammar read = parse_ebnf(text, start);
-    remove_left_recursion(read.ast, state_->options.max_expressions);
+    GrammarAst ast;
     auto pool = state_->new_pool();
-    const ExprId language = grammar_expression(*pool, read.ast, read.start);
-    return std::make_unique<ExpressionMachine>(std::move(pool), language);
+    const AstId root = parse_ebnf(text, start, ast, *pool, state_->tokenizer);
+    return state_->machine_of(ast, root, std::move(pool));
+  });
+}
+
+CompiledGrammar GrammarCompiler::compile_lark(std::string_view text, const JsonSchemaOptions& options) {
+  return state_->find_or_make("lark:" + options_key(options) + std::string(text), [&](auto& dropped) {
+    GrammarAst ast;
+    auto pool = state_->new_pool();
+    const AstId root = parse_lark(text, options, state_->options, ast, *pool, state_->tokenizer, dropped);
+    return state_->machine_of(ast, root, std::move(pool));
+  });
+}
+
+CompiledGrammar GrammarCompiler::compile_structural_tag(std::string_view json, const JsonSchemaOptions& options) {
+  return state_->find_or_make("tag:" + options_key(options) + std::string(json), [&](auto& dropped) {
+    GrammarAst ast;
+    auto pool = state_->new_pool();
+    StructuralTag tag = parse_structural_tag(json, options, state_->options, ast, *pool, state_->tokenizer);
+    dropped = std::move(tag.dropped);
+    return state_->machine_of(ast, tag.start, std::move(pool));
   });
 }
 
@@ -102,9 +134,7 @@ CompiledGrammar GrammarCompiler::compile_json(JsonRoot root, JsonWhitespace whit
 }
 
 CompiledGrammar GrammarCompiler::compile_json_schema(std::string_view schema, const JsonSchemaOptions& options) {
-  std::string key =
-      fmt::format("schema:{}:{}:{}:{}:{}", options.whitespace.max, static_cast<int>(options.property_order),
-                  options.assert_formats, options.lenient, schema);
+  std::string key = "schema:" + options_key(options) + std::string(schema);
   return state_->find_or_make(std::move(key), [&](auto& dropped) -> std::unique_ptr<Machine> {
     auto machine = std::make_unique<SchemaMachine>(schema, options, state_->new_pool());
     dropped = machine->take_dropped();

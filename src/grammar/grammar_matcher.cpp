@@ -56,21 +56,39 @@ bool GrammarMatcher::accept_token(std::int32_t id) {
   const TokenizerInfo& tokenizer = grammar_.tokenizer();
   const std::string_view bytes = tokenizer.token_bytes(id);  // checks the id
   if (last_->ended) return false;
-  if (tokenizer.is_end(id)) {
-    if (!accepts(last_->state)) return false;
-    push(last_->state, true);
+  Machine& machine = *grammar_.data_->machine;
+  const bool spelled = !bytes.empty() && !tokenizer.is_special(id);
+  const StateId text = spelled ? after(bytes) : kDead, named = machine.step_token(last_->state, id);
+  const StateId next = text == kDead ? named : named == kDead ? text : machine.either(text, named);
+  if (next != kDead) {
+    push(next, tokenizer.is_end(id) && nothing_follows(next));
     return true;
   }
-  return !bytes.empty() && !tokenizer.is_special(id) && accept_bytes(bytes);
+  if (!tokenizer.is_end(id) || !accepts(last_->state)) return false;
+  push(last_->state, true);
+  return true;
+}
+
+StateId GrammarMatcher::after(std::string_view bytes) const {
+  StateId state = last_->state;
+  for (const char byte : bytes) {
+    state = grammar_.data_->machine->step(state, static_cast<std::uint8_t>(byte));
+    if (state == kDead) break;
+  }
+  return state;
+}
+
+bool GrammarMatcher::nothing_follows(StateId state) const {
+  Machine& machine = *grammar_.data_->machine;
+  std::array<StateId, 256> next;
+  machine.successors(state, next);
+  return accepts(state) && std::ranges::count(next, kDead) == 256 && !machine.names_tokens(state);
 }
 
 bool GrammarMatcher::accept_bytes(std::string_view bytes) {
   if (last_->ended) return false;
-  StateId state = last_->state;
-  for (const char byte : bytes) {
-    state = grammar_.data_->machine->step(state, static_cast<std::uint8_t>(byte));
-    if (state == kDead) return false;
-  }
+  const StateId state = after(bytes);
+  if (state == kDead) return false;
   push(state, false);
   return true;
 }
@@ -85,10 +103,13 @@ std::pair<TokenMask, bool> GrammarMatcher::find_mask() const {
   auto found =
       grammar_.data_->masks->find_or_make({grammar_.data_->id, state}, words, [&](std::span<std::uint32_t> mask) {
         machine.fill(state, tokenizer, mask);
+        machine.fill_named_tokens(state, mask);
         if (!accepts(state)) return false;
         for (const std::int32_t id : tokenizer.end_ids())
           mask[static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32);
-        return std::ranges::equal(mask, tokenizer.every_token());
+        const auto every = tokenizer.every_token();
+        return std::equal(every.begin(), every.end(), mask.begin(),
+                          [](std::uint32_t wanted, std::uint32_t word) { return (word & wanted) == wanted; });
       });
   return {std::move(found.mask), found.everything};
 }
@@ -128,7 +149,7 @@ std::string GrammarMatcher::find_jump_forward_string(std::size_t max_bytes) cons
   std::string out;
   if (last_->ended) return out;
   Machine& machine = *grammar_.data_->machine;
-  for (StateId state = last_->state; out.size() < max_bytes;) {
+  for (StateId state = last_->state; out.size() < max_bytes && !machine.names_tokens(state);) {
     const auto byte = machine.forced_byte(state);
     if (!byte) break;
     out += static_cast<char>(*byte);

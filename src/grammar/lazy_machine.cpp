@@ -58,6 +58,21 @@ StateId LazyMachine::step(StateId state, std::uint8_t byte) {
   return step_locked(state, byte);
 }
 
+void LazyMachine::successors(StateId state, std::array<StateId, 256>& next) {
+  if (const Row* known = known_row(state)) {
+    next = *known;
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  next.fill(kDead);
+  const ByteSet live = live_bytes(state);
+  if (live.size() >= kWide) {
+    find_row(state, next);
+    return;
+  }
+  live.for_each([&](std::uint8_t byte) { next[byte] = step_locked(state, byte); });
+}
+
 StateId LazyMachine::mask_state(StateId state, std::size_t longest) {
   auto& place = remembered_->mask_states[slot(state, kMaskStates)];
   const std::uint64_t word = place.load(std::memory_order_relaxed);

@@ -22,6 +22,7 @@ class LazyMachine : public Machine {
   ~LazyMachine() override;
 
   StateId step(StateId state, std::uint8_t byte) final;
+  void successors(StateId state, std::array<StateId, 256>& next) final;
   StateId mask_state(StateId state, std::size_t longest) final;
   void fill(StateId state, const TokenizerInfo& tokenizer, std::span<std::uint32_t> mask) final;
   std::optional<std::uint8_t> forced_byte(StateId state) final;

@@ -188,6 +188,13 @@ class Rewriter {
         return id;
       case Kind::kLiteral:
         return node.text.empty() ? std::nullopt : std::optional(id);
+      case Kind::kExpression: {
+        if (!node.nullable) return id;
+        if (node.expression == kEmptyString) return std::nullopt;
+        AstNode solid = node;
+        solid.nullable = false;
+        return ast_.add(std::move(solid));
+      }
       case Kind::kRule:
         return nonempty_rule(node.rule, id);
       case Kind::kChoice: {

@@ -14,11 +14,11 @@ constexpr std::uint32_t kMaxUnrolled = 32;  // copies of a repetition that holds
 // the text the continuation is `at_start` as long as nothing was consumed, and `after` then.
 class Builder {
  public:
-  Builder(ExpressionPool& pool, std::string_view pattern, const CodePointEncoder& encoder)
+  Builder(ExpressionPool& pool, std::string_view pattern, const CodePointEncoder& encoder, const RegexSyntax& syntax)
       : pool_(pool),
         pattern_(pattern),
         encoder_(encoder),
-        tree_(parse_regex(pattern)),
+        tree_(parse_regex(pattern, syntax)),
         any_(encoder.encode(pool, CodePointSet::all())),
         plain_(tree_.nodes.size(), kUnknown) {}
 
@@ -137,8 +137,8 @@ class Builder {
 }  // namespace
 
 ExprId regex_expression(ExpressionPool& pool, std::string_view pattern, RegexMatch match,
-                        const CodePointEncoder& encoder) {
-  return Builder(pool, pattern, encoder).build(match);
+                        const CodePointEncoder& encoder, const RegexSyntax& syntax) {
+  return Builder(pool, pattern, encoder, syntax).build(match);
 }
 
 }  // namespace coreai::grammar

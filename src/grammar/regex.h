@@ -6,6 +6,7 @@
 #include "coreai/grammar/compiled_grammar.h"
 #include "grammar/code_points.h"
 #include "grammar/expression.h"
+#include "grammar/regex_parser.h"
 
 namespace coreai::grammar {
 
@@ -13,6 +14,6 @@ namespace coreai::grammar {
 // regular or not built: back references, look-behind, word boundaries, \p, look-ahead or anchors inside an unbounded
 // repetition, and for patterns beyond the pool's budget.
 ExprId regex_expression(ExpressionPool& pool, std::string_view pattern, RegexMatch match,
-                        const CodePointEncoder& encoder);
+                        const CodePointEncoder& encoder, const RegexSyntax& syntax = {});
 
 }  // namespace coreai::grammar

@@ -22,7 +22,7 @@ const CodePointSet kLineEnds{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
 class Parser {
  public:
-  explicit Parser(std::string_view pattern) : pattern_(pattern) { read(); }
+  Parser(std::string_view pattern, const RegexSyntax& syntax) : pattern_(pattern), syntax_(syntax) { read(); }
 
   RegexTree parse() {
     choice();
@@ -91,7 +91,7 @@ class Parser {
       if (tree_.nodes[item].kind == RegexNode::Kind::kLookAhead) return item;
     } else {
       if (here_ == '*' || here_ == '+' || here_ == '?') malformed("a quantifier with nothing before it");
-      item = add({.kind = RegexNode::Kind::kSet, .offset = offset, .set = atom()});
+      item = add({.kind = RegexNode::Kind::kSet, .offset = offset, .set = any_case(atom())});
     }
     return quantified(item);
   }
@@ -112,6 +112,8 @@ class Parser {
       const std::size_t close = pattern_.find('>', at_);
       if (close == std::string_view::npos || close == at_ + 3) malformed("a group name without an end");
       skip(close + 1 - at_);
+    } else if (syntax_.only_line_feeds && ahead("(?")) {
+      return flagged(offset);
     } else if (ahead("(?")) {
       unsupported("an inline flag or unknown group", "write both cases, as in [aA]");
     } else {
@@ -122,6 +124,45 @@ class Parser {
     if (!looks) return inner;
     look.children = {inner};
     return add(std::move(look));
+  }
+
+  // (?is-x:...), for the group alone.
+  std::uint32_t flagged(std::size_t offset) {
+    const RegexSyntax before = syntax_;
+    bool on = true;
+    for (skip(2); !take(':'); read()) {
+      if (here_ == '-') {
+        on = false;
+      } else if (here_ == 'i') {
+        syntax_.ignore_case = on;
+      } else if (here_ == 's') {
+        syntax_.dot_all = on;
+      } else {
+        unsupported("a flag other than i and s, or an unknown group", "write (?:...), (?i:...) or (?s:...)");
+      }
+    }
+    const std::uint32_t inner = choice();
+    if (!take(')')) malformed(fmt::format("the group that opens at byte {} is not closed", offset));
+    syntax_ = before;
+    return inner;
+  }
+
+  // With the other case of each letter where case says nothing.
+  CodePointSet any_case(CodePointSet set) const {
+    if (!syntax_.ignore_case) return set;
+    if (single(set) && set.ranges()[0].first > 0x7f)
+      unsupported("a letter beyond A to Z without regard to case", "write both cases, as in [éÉ]");
+    for (std::uint32_t letter = 'A'; letter <= 'Z'; ++letter) {
+      const std::uint32_t other = letter + ('a' - 'A');
+      const auto holds = [&](std::uint32_t c) {
+        return std::ranges::any_of(set.ranges(), [&](const auto& r) { return r.first <= c && c <= r.last; });
+      };
+      if (holds(letter) || holds(other)) {
+        set.insert(letter, letter);
+        set.insert(other, other);
+      }
+    }
+    return set;
   }
 
   std::uint32_t quantified(std::uint32_t item) {
@@ -166,7 +207,10 @@ class Parser {
   }
 
   CodePointSet atom() {
-    if (take('.')) return kLineEnds.complement();
+    if (take('.')) {
+      if (syntax_.dot_all) return CodePointSet::all();
+      return syntax_.only_line_feeds ? CodePointSet{{'\n', '\n'}}.complement() : kLineEnds.complement();
+    }
     if (here_ == '[') return bracket();
     if (here_ == '\\') return escape(false);
     const std::uint32_t c = here_;
@@ -199,6 +243,7 @@ class Parser {
       out.insert(first.ranges()[0].first, last.ranges()[0].first);
     }
     read();
+    out = any_case(std::move(out));
     return negated ? out.complement() : out;
   }
   static bool single(const CodePointSet& set) {
@@ -311,6 +356,7 @@ class Parser {
   }
 
   std::string_view pattern_;
+  RegexSyntax syntax_;
   std::size_t at_ = 0, next_ = 0;  // of here_ and after it
   std::uint32_t here_ = kEndOfText;
   int depth_ = 0;
@@ -319,8 +365,8 @@ class Parser {
 
 }  // namespace
 
-RegexTree parse_regex(std::string_view pattern) {
-  return Parser(pattern).parse();
+RegexTree parse_regex(std::string_view pattern, const RegexSyntax& syntax) {
+  return Parser(pattern, syntax).parse();
 }
 
 }  // namespace coreai::grammar

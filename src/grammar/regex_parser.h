@@ -25,7 +25,14 @@ struct RegexTree {
   std::vector<RegexNode> nodes;
 };
 
+// What patterns of other places than JSON Schema mean.
+struct RegexSyntax {
+  bool only_line_feeds = false;  // '.' is all but a line feed, and (?i:...), (?s:...), (?-i:...) set what is below
+  bool dot_all = false;          // '.' is everything
+  bool ignore_case = false;      // of A to Z; other letters are refused
+};
+
 // Throws as regex_expression.
-RegexTree parse_regex(std::string_view pattern);
+RegexTree parse_regex(std::string_view pattern, const RegexSyntax& syntax = {});
 
 }  // namespace coreai::grammar

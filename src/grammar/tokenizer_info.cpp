@@ -6,6 +6,7 @@
 #include <array>
 
 #include "coreai/base/error.h"
+#include "coreai/grammar/token_bitmask.h"
 #include "grammar/json_text.h"
 #include "grammar/token_slice.h"
 #include "grammar/token_trie.h"
@@ -112,12 +113,16 @@ TokenizerInfo::TokenizerInfo(std::span<const std::string> vocabulary, const Toke
   data_ = data;
   std::vector<TokenTrie::Token> texts;
   texts.reserve(size);
-  data->every_token.resize((size + 31) / 32);
+  data->real.assign(bitmask_words(size), 0);
+  data->every_token.assign(bitmask_words(size), 0);
   for (std::size_t i = 0; i < size; ++i) {
     const auto id = static_cast<std::int32_t>(i);
-    if (!data->special[i]) texts.push_back({token_bytes(id), id});
-    if (is_end(id) || (!data->special[i] && !token_bytes(id).empty()))
-      data->every_token[i / 32] |= std::uint32_t{1} << (i % 32);
+    const bool special = data->special[i], spelled = !special && !token_bytes(id).empty();
+    if (special) data->special_ids.push_back(id);
+    if (spelled) texts.push_back({token_bytes(id), id});
+    const std::uint32_t bit = std::uint32_t{1} << (i % 32);
+    if (special || spelled) data->real[i / 32] |= bit;
+    if (spelled || is_end(id)) data->every_token[i / 32] |= bit;
   }
   data->trie = std::make_shared<const TokenTrie>(std::move(texts));
   data->longest_token = data->trie->depth();
@@ -145,7 +150,8 @@ bool TokenizerInfo::is_end(std::int32_t id) const {
 
 std::size_t TokenizerInfo::memory_bytes() const {
   return data_->bytes.capacity() + data_->bytes_end.capacity() * 4 + data_->special.capacity() / 8 +
-         data_->trie->memory_bytes() + data_->slices->memory_bytes();
+         data_->special_ids.capacity() * 4 + data_->real.capacity() * 8 + data_->trie->memory_bytes() +
+         data_->slices->memory_bytes();
 }
 
 }  // namespace coreai::grammar

@@ -16,8 +16,8 @@ const TokenizerInfo& tokenizer() {
   static const TokenizerInfo info = [] {
     std::vector<std::string> vocabulary;
     for (int byte = 0; byte < 256; ++byte) vocabulary.emplace_back(1, static_cast<char>(byte));
-    for (const char* text : {"ab", "{\"", "12", "\xc3\xa9", "</s>"}) vocabulary.emplace_back(text);
-    return TokenizerInfo(vocabulary, {.kind = VocabularyKind::kRaw, .end_ids = {260}});
+    for (const char* text : {"ab", "{\"", "12", "\xc3\xa9", "</s>", "<think>"}) vocabulary.emplace_back(text);
+    return TokenizerInfo(vocabulary, {.kind = VocabularyKind::kRaw, .end_ids = {260}, .special_ids = {261}});
   }();
   return info;
 }
@@ -27,7 +27,7 @@ void follow(const CompiledGrammar& grammar, std::string_view text) {
   for (std::size_t i = 0; i < text.size() && i < 16; ++i) {
     const TokenMask mask = matcher.next_token_mask();
     bool some = false;
-    for (std::int32_t id = 0; id < 261; ++id) {
+    for (std::int32_t id = 0; id < 262; ++id) {
       const bool allowed = (mask[static_cast<std::size_t>(id) / 32] >> (id % 32)) & 1u;
       if (allowed != matcher.fork().accept_token(id)) std::abort();
       some |= allowed;
@@ -51,11 +51,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   GrammarCompiler compiler(tokenizer(), {.max_cached_grammars = 0, .max_expressions = 20'000, .max_search_steps = 500});
   const std::string_view grammar = all.substr(0, cut);
   coreai::fuzz::expect_typed_errors([&] {
-    const int front_end = data[0] % 3;
-    follow(front_end == 0   ? compiler.compile_regex(grammar)
-           : front_end == 1 ? compiler.compile_ebnf(grammar)
-                            : compiler.compile_json_schema(grammar),
-           text);
+    switch (data[0] % 5) {
+      case 0:
+        return follow(compiler.compile_regex(grammar), text);
+      case 1:
+        return follow(compiler.compile_ebnf(grammar), text);
+      case 2:
+        return follow(compiler.compile_json_schema(grammar), text);
+      case 3:
+        return follow(compiler.compile_structural_tag(grammar), text);
+      default:
+        return follow(compiler.compile_lark(grammar), text);
+    }
   });
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "coreai/base/error.h"
+#include "grammar/expression_machine.h"
 #include "grammar/naive_regex.h"
 
 namespace coreai::grammar {
@@ -121,6 +122,54 @@ TEST(Expression, ClassesSeparateWhatDerivativesSeparate) {
   for (int byte = 0; byte < 256; ++byte)
     EXPECT_EQ(pool.derive(e, static_cast<std::uint8_t>(byte)),
               pool.derive(e, split.representatives[split.class_of[byte]]));
+}
+
+// A part that another machine describes says the same as the part itself, in every place.
+TEST(Expression, ForeignMachinesComposeAsTheirTextsDo) {
+  std::mt19937 random(29);
+  const auto texts = strings_up_to(5);
+  int composed = 0;
+  for (int round = 0; round < 200; ++round) {
+    const NaiveExpr one = random_expr(random, 2), two = random_expr(random, 2);
+    ExpressionPool pool;
+    const auto foreign = [&](const NaiveExpr& of) {
+      auto inner = std::make_unique<ExpressionPool>();
+      const ExprId e = of.build(*inner);
+      return pool.foreign(std::make_shared<ExpressionMachine>(std::move(inner), e));
+    };
+    ExprId a = kNothing, b = kNothing;
+    try {
+      a = foreign(one);
+      b = foreign(two);
+    } catch (const InvalidArgumentError&) {  // without texts there is no machine
+      continue;
+    }
+    ++composed;
+    const auto compose = [&](ExprId x, ExprId y) {
+      switch (round % 4) {
+        case 0:
+          return pool.concat({pool.literal("a"), x, y});
+        case 1:
+          return pool.any_of({pool.concat(x, pool.literal("b")), y});
+        case 2:
+          return pool.repeat(pool.concat(x, y), 1, 3);
+        default:
+          return pool.all_of({pool.concat(x, kAnything), pool.negate(y)});
+      }
+    };
+    ExprId got = compose(a, b), wanted = compose(one.build(pool), two.build(pool));
+    const ExprId clamped = pool.clamp(got, 5);
+    for (const std::string& text : texts) {
+      ASSERT_EQ(matches(pool, got, text), matches(pool, wanted, text)) << round << " '" << text << "'";
+      ASSERT_EQ(matches(pool, clamped, text), matches(pool, wanted, text)) << round << " '" << text << "'";
+    }
+    ASSERT_EQ(pool.is_nothing(got), pool.is_nothing(wanted)) << round;
+    const ByteClasses split = pool.classes(got);
+    for (int byte = 0; byte < 256; ++byte)
+      ASSERT_EQ(pool.derive(got, static_cast<std::uint8_t>(byte)),
+                pool.derive(got, split.representatives[split.class_of[byte]]));
+  }
+  EXPECT_GT(composed, 100);
 }
 
 TEST(Expression, BudgetsAreTypedErrors) {

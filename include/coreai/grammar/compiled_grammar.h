@@ -86,9 +86,10 @@ class GrammarCompiler {
   // pattern), UnsupportedError (not regular, or beyond the work budget), InvalidArgumentError (no text matches).
   CompiledGrammar compile_regex(std::string_view pattern, RegexMatch match = RegexMatch::kWhole);
 
-  // A grammar in the EBNF of llama.cpp and xgrammar; left recursion and empty rules are welcome. Throws MalformedError
-  // (offset: byte of the text), UnsupportedError (tokens as terminals, look-ahead, macros; or beyond the work budget),
-  // InvalidArgumentError (no text belongs to `start`).
+  // A grammar in the EBNF of llama.cpp and xgrammar; left recursion and empty rules are welcome, tokens may be
+  // terminals. Throws MalformedError (offset: byte of the text), UnsupportedError (look-ahead, other macros than those
+  // for tags and tokens; or beyond the work budget), InvalidArgumentError (no text belongs to `start`, or no such
+  // token).
   CompiledGrammar compile_ebnf(std::string_view text, std::string_view start = "root");
 
   // JSON text (RFC 8259) of any shape, in every way in which it may be written; nothing before or after the value.
@@ -99,6 +100,18 @@ class GrammarCompiler {
   // MalformedError (no JSON), InvalidArgumentError (no schema, or no value belongs to it; where: JSON pointer),
   // UnsupportedError (a keyword that is not enforced, or beyond the work budget; where: JSON pointer).
   CompiledGrammar compile_json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
+
+  // A grammar in the dialect of Lark that llguidance and xgrammar read (docs/grammar.md), from the rule `start`; it
+  // holds all texts that can be derived. `options` are for %json. Throws MalformedError (offset: byte of the text),
+  // UnsupportedError (what is not built, or beyond the work budget), InvalidArgumentError (no text belongs to it, no
+  // such token, a schema without a value).
+  CompiledGrammar compile_lark(std::string_view text, const JsonSchemaOptions& options = {});
+
+  // Free text, fixed texts, schemas, patterns and grammars in a row, in each other or behind a trigger, as the JSON of
+  // xgrammar's structural tags says it (docs/grammar.md lists the formats). `options` are for the schemas inside.
+  // Throws MalformedError (no JSON, or a broken part), InvalidArgumentError (where: JSON pointer) and UnsupportedError
+  // (a format or field that is not built, or beyond the work budget; where: JSON pointer).
+  CompiledGrammar compile_structural_tag(std::string_view json, const JsonSchemaOptions& options = {});
 
   const TokenizerInfo& tokenizer() const;
   std::size_t mask_memory_bytes() const;

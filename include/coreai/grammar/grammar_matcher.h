@@ -32,7 +32,8 @@ class GrammarMatcher {
   GrammarMatcher& operator=(GrammarMatcher&&) noexcept;
 
   // False, and nothing changed, where the token may not come. An end token may come where the text may end; special
-  // tokens never. Throws InvalidArgumentError: no such id.
+  // tokens only where the grammar names them. An end token that the grammar names is one of its terminals: it ends the
+  // text only where nothing can follow it. Throws InvalidArgumentError: no such id.
   bool accept_token(std::int32_t id);
   // The same for text that is not cut into tokens; one step for rollback. An empty text is a step as well.
   bool accept_bytes(std::string_view bytes);
@@ -60,6 +61,8 @@ class GrammarMatcher {
   struct Step;
   void push(std::uint32_t state, bool ended);
   std::pair<TokenMask, bool> find_mask() const;
+  std::uint32_t after(std::string_view bytes) const;
+  bool nothing_follows(std::uint32_t state) const;
   static void release(std::shared_ptr<Step>& step);
   CompiledGrammar grammar_;
   std::shared_ptr<Step> last_;

@@ -49,12 +49,17 @@ class TokenizerInfo {
   // The mask of all tokens that have a text, and of those that end it.
   std::span<const std::uint32_t> every_token() const { return data_->every_token; }
   SliceCache& slices() const { return *data_->slices; }
+  const std::vector<std::int32_t>& special_ids() const { return data_->special_ids; }  // end tokens included; ascending
+  // One bit per token, as in a mask: those that have a text or are special.
+  std::span<const std::uint32_t> real_tokens() const { return data_->real; }
 
  private:
   struct Data {
     std::string bytes;
     std::vector<std::uint32_t> bytes_end;  // of token id in `bytes`; it starts where the one before ends
     std::vector<bool> special;
+    std::vector<std::int32_t> special_ids;
+    std::vector<std::uint32_t> real;
     std::vector<std::int32_t> end_ids;  // ascending
     std::size_t longest_token = 0;
     std::vector<std::uint32_t> every_token;
