@@ -80,8 +80,12 @@ struct GrammarCompiler::State {
 };
 
 GrammarCompiler::GrammarCompiler(TokenizerInfo tokenizer, const GrammarCompilerOptions& options)
-    : state_(new State{
-          std::move(tokenizer), options, std::make_shared<MaskCache>(options.mask_cache_bytes), {}, {}, {}}) {}
+    : state_(new State{std::move(tokenizer),
+                       options,
+                       std::make_shared<MaskCache>(options.mask_cache_bytes, options.check_masks_every),
+                       {},
+                       {},
+                       {}}) {}
 GrammarCompiler::~GrammarCompiler() = default;
 GrammarCompiler::GrammarCompiler(GrammarCompiler&&) noexcept = default;
 GrammarCompiler& GrammarCompiler::operator=(GrammarCompiler&&) noexcept = default;

@@ -1,8 +1,10 @@
 #include "coreai/grammar/grammar_matcher.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "coreai/base/error.h"
@@ -11,6 +13,32 @@
 #include "grammar/token_trie.h"
 
 namespace coreai::grammar {
+namespace {
+
+// Throws where `mask` holds other tokens than a walk from `state` token by token finds, one byte after the other.
+void check_mask(Machine& machine, StateId state, const TokenizerInfo& tokenizer, std::span<const std::uint32_t> mask) {
+  std::vector<std::uint32_t> expected(mask.size());
+  tokenizer.trie().walk_nodes(TokenTrie::kRoot, state, [&](StateId from, const TokenTrie::Node& node, std::size_t) {
+    const StateId to = machine.step(from, static_cast<std::uint8_t>(node.byte));
+    if (to != kDead && node.entry != 0)
+      for (const std::int32_t id : tokenizer.trie().ids(node))
+        expected[static_cast<std::size_t>(id) / 32] |= std::uint32_t{1} << (id % 32);
+    return to;
+  });
+  const auto [wrong, right] = std::ranges::mismatch(mask, expected);
+  if (wrong == mask.end()) return;
+  const auto id = static_cast<std::int32_t>((wrong - mask.begin()) * 32 + std::countr_zero(*wrong ^ *right));
+  throw InternalError(
+      fmt::format("a mask {} token {} of bytes {:02x}, which a walk byte by byte {}",
+                  ((*wrong >> (id % 32)) & 1u) != 0 ? "allows" : "leaves out", id,
+                  fmt::join(std::span(reinterpret_cast<const unsigned char*>(tokenizer.token_bytes(id).data()),
+                                      tokenizer.token_bytes(id).size()),
+                            " "),
+                  ((*right >> (id % 32)) & 1u) != 0 ? "accepts" : "refuses"),
+      "GrammarMatcher::next_token_mask", "report the grammar and the text accepted so far; no option avoids it");
+}
+
+}  // namespace
 
 // The way that the text took; forks share its beginning.
 struct GrammarMatcher::Step {
@@ -103,6 +131,7 @@ std::pair<TokenMask, bool> GrammarMatcher::find_mask() const {
   auto found =
       grammar_.data_->masks->find_or_make({grammar_.data_->id, state}, words, [&](std::span<std::uint32_t> mask) {
         machine.fill(state, tokenizer, mask);
+        if (grammar_.data_->masks->check_is_due()) check_mask(machine, last_->state, tokenizer, mask);
         machine.fill_named_tokens(state, mask);
         if (!accepts(state)) return false;
         for (const std::int32_t id : tokenizer.end_ids())

@@ -1,6 +1,7 @@
 // Masks of all grammars of a compiler, by grammar and state, within a bound of bytes; the longest unused go first.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -21,7 +22,9 @@ class MaskCache {
     bool operator==(const Key&) const = default;
   };
 
-  explicit MaskCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+  // Every `check_every`-th mask is to be checked; 0: none.
+  explicit MaskCache(std::size_t max_bytes, std::uint32_t check_every = 0)
+      : max_bytes_(max_bytes), check_every_(check_every) {}
 
   struct Made {
     TokenMask mask;
@@ -29,6 +32,8 @@ class MaskCache {
   };
   // The mask of `key`, else what `make` writes into `words` cleared words. Two threads may make the same mask at once.
   Made find_or_make(const Key& key, std::size_t words, const std::function<bool(std::span<std::uint32_t>)>& make);
+  // Asked once for each mask that is made.
+  bool check_is_due() { return check_every_ != 0 && (made_.fetch_add(1) + 1) % check_every_ == 0; }
   void forget_grammar(std::uint64_t grammar);
   void clear();
   std::size_t memory_bytes() const;
@@ -47,6 +52,8 @@ class MaskCache {
   void drop_oldest();
 
   std::size_t max_bytes_, bytes_ = 0;
+  std::uint32_t check_every_;
+  std::atomic<std::uint64_t> made_ = 0;
   mutable std::mutex mutex_;
   std::list<Key> order_;  // last used first
   std::unordered_map<Key, Entry, Hash> entries_;

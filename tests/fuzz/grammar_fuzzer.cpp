@@ -48,7 +48,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view all(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::size_t cut = std::min(all.find('\0'), all.size());
   const std::string_view text = cut == all.size() ? "" : all.substr(cut + 1);
-  GrammarCompiler compiler(tokenizer(), {.max_cached_grammars = 0, .max_expressions = 20'000, .max_search_steps = 500});
+  GrammarCompiler compiler(
+      tokenizer(),
+      {.max_cached_grammars = 0, .max_expressions = 20'000, .max_search_steps = 500, .check_masks_every = 1});
   const std::string_view grammar = all.substr(0, cut);
   coreai::fuzz::expect_typed_errors([&] {
     switch (data[0] % 5) {

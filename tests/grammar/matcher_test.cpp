@@ -9,6 +9,7 @@
 
 #include "coreai/base/error.h"
 #include "coreai/grammar/token_bitmask.h"
+#include "grammar/mask_cache.h"
 #include "grammar/regex.h"
 
 namespace coreai::grammar {
@@ -187,6 +188,14 @@ TEST(Compiler, KeepsGrammarsAndMasksWithinItsBounds) {
   compiler.clear_cache();
   EXPECT_EQ(compiler.mask_memory_bytes(), 0u);
   EXPECT_TRUE(matcher.accept_token('p'));  // a grammar in use stays
+}
+
+TEST(Compiler, ChecksEveryNthMask) {
+  MaskCache never(0), second(0, 2);
+  for (int i = 1; i <= 6; ++i) {
+    EXPECT_FALSE(never.check_is_due());
+    EXPECT_EQ(second.check_is_due(), i % 2 == 0) << i;
+  }
 }
 
 TEST(Compiler, BadGrammarsAreTypedErrorsAndDisturbNobody) {

@@ -246,21 +246,21 @@ inline std::string random_string_schema(std::mt19937& random, int depth) {
   }
 }
 
-// Repetitions and what follows them, joined at random; no anchors.
-inline std::string random_pattern(std::mt19937& random, int depth, std::initializer_list<const char*> units) {
+// Repetitions and what follows them, joined at random; no anchors. `small`: for a judge that tries all ways.
+inline std::string random_pattern(std::mt19937& random, int depth, std::initializer_list<const char*> units,
+                                  bool small = false) {
   const auto pick = [&](std::initializer_list<const char*> of) {
     return std::string(of.begin()[random() % of.size()]);
   };
-  const auto inner = [&] { return random_pattern(random, depth - 1, units); };
-  if (depth == 0) {
-    const std::string unit = pick(units);
-    return unit + pick({"", "", "*", "+", "?", "{2}", "{1,3}", "{0,12}", "{2,13}", "{13,}", "{0,40}"});
-  }
+  const auto inner = [&] { return random_pattern(random, depth - 1, units, small); };
+  if (depth == 0 && small) return pick(units) + pick({"", "", "*", "+", "?", "{2}", "{1,3}"});
+  if (depth == 0)
+    return pick(units) + pick({"", "", "*", "+", "?", "{2}", "{1,3}", "{0,12}", "{2,13}", "{13,}", "{0,40}"});
   switch (random() % 6) {
     case 0:
       return "(" + inner() + "|" + inner() + ")";
     case 1:
-      return "(" + inner() + ")" + pick({"*", "+", "?", "{2}", "{0,3}", "{2,13}"});
+      return "(" + inner() + ")" + (small ? pick({"?", "{2}", "+"}) : pick({"*", "+", "?", "{2}", "{0,3}"}));
     default:
       return inner() + inner();
   }

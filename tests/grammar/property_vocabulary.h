@@ -1,6 +1,7 @@
 // Vocabularies that are hard on masks: JSON's signs joined in many ways, cut characters and escapes, long runs.
 #pragma once
 
+#include <algorithm>
 #include <random>
 #include <set>
 #include <string>
@@ -201,13 +202,13 @@ inline bool is_utf8(std::string_view bytes) {
   return true;
 }
 
-// Ids 0 and 1 are special, 2 and the last but one end the text, two ids have no text, the last ones are padding.
-inline TokenizerInfo property_tokenizer(VocabularyKind kind, const std::vector<std::string>& names) {
+// Ids 0 and 1 are special, 2 and the last end the text, 3 has no text.
+inline std::vector<std::string> property_vocabulary(VocabularyKind kind, const std::vector<std::string>& names) {
   std::mt19937 random(1234);
+  constexpr std::string_view kHex = "0123456789ABCDEF";
   std::vector<std::string> vocabulary{"<s>", "a", "</s>", ""};
   for (unsigned byte = 0; byte < 256; ++byte) {
     const std::string one(1, static_cast<char>(byte));
-    constexpr std::string_view kHex = "0123456789ABCDEF";
     vocabulary.push_back(kind == VocabularyKind::kRaw ? one
                          : kind == VocabularyKind::kByteLevel
                              ? byte_level(one)
@@ -226,8 +227,13 @@ inline TokenizerInfo property_tokenizer(VocabularyKind kind, const std::vector<s
       vocabulary.push_back(written);
     }
   }
-  vocabulary.push_back(kind == VocabularyKind::kRaw ? "ab" : "abc");  // the same text twice
+  vocabulary.emplace_back("ab");  // the same text twice
   vocabulary.emplace_back("<end>");
+  return vocabulary;
+}
+
+// A tokenizer of its own, with slices of its own; the last ids are padding.
+inline TokenizerInfo property_tokenizer(VocabularyKind kind, const std::vector<std::string>& vocabulary) {
   const auto last = static_cast<std::int32_t>(vocabulary.size()) - 1;
   return TokenizerInfo(
       vocabulary, {.kind = kind, .end_ids = {2, last}, .special_ids = {0, 1}, .vocab_size = vocabulary.size() + 5});

@@ -44,6 +44,9 @@ struct GrammarCompilerOptions {
   std::size_t max_cached_grammars = 256;     // compiled grammars kept for the same text
   std::size_t max_expressions = 4'000'000;   // work budget of one grammar, 28 bytes each and up
   std::size_t max_search_steps = 200'000;    // states that one question of emptiness may visit
+  // 0: never; n: every n-th mask that is made is compared with a walk token by token, and a difference, a bug of ours,
+  // throws InternalError.
+  std::uint32_t check_masks_every = 0;
 };
 
 enum class RegexMatch {
