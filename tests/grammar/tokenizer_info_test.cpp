@@ -68,15 +68,20 @@ TEST(TokenizerInfo, WrongListsAreTypedErrors) {
 }
 
 TEST(TokenTrie, WalksEveryTokenOnceAndSkipsDeadSubtrees) {
-  const std::vector<std::string_view> tokens{"ab", "a", "", "abc", "b", "ab", "ac", "xyz"};
+  std::vector<TokenTrie::Token> tokens;
+  for (const char* text : {"ab", "a", "", "abc", "b", "ab", "ac", "xyz"})
+    tokens.push_back({text, static_cast<std::int32_t>(tokens.size())});
   const TokenTrie trie(tokens);
   EXPECT_EQ(trie.depth(), 3u);
   EXPECT_EQ(trie.nodes().size(), 8u);  // a ab abc ac b x xy xyz
   std::vector<std::int32_t> met;
   int steps = 0;
-  trie.walk(
-      1, [&](int, std::uint8_t byte) { return ++steps, byte == 'x' ? 0 : 1; },
-      [&](std::span<const std::int32_t> ids) { met.insert(met.end(), ids.begin(), ids.end()); });
+  trie.walk_nodes(TokenTrie::kRoot, 1, [&](int, const TokenTrie::Node& node, std::size_t) {
+    ++steps;
+    if (node.byte == 'x') return 0;
+    if (node.entry != 0) met.insert(met.end(), trie.ids(node).begin(), trie.ids(node).end());
+    return 1;
+  });
   EXPECT_EQ(met, (std::vector<std::int32_t>{1, 0, 5, 3, 6, 4}));
   EXPECT_EQ(steps, 6);
 }
