@@ -122,9 +122,9 @@ const TokenSlice::Exits& TokenSlice::exits(std::uint8_t byte) const {
     std::deque<std::string> kept;  // addresses stay
     std::vector<TokenTrie::Token> texts;
     for (const auto& [place, units] : of.nodes)
-      trie_.for_each_below(trie_.node(place), [&, units = units](std::int32_t id, std::string_view text) {
+      trie_.for_each_below(trie_.node(place), [&, before = units](std::int32_t id, std::string_view text) {
         texts.push_back({kept.emplace_back(text), id});
-        of.found.units.emplace(id, units);
+        of.found.units.emplace(id, before);
       });
     of.found.trie = std::make_unique<const TokenTrie>(std::move(texts));
   });
