@@ -187,13 +187,15 @@ class LazyMachine::Walker {
     if (slice == nullptr) return walk<true>(trie, place, part.whole, filter);
     slice->add_within(part.max, mask_);
     walk<true>(trie, place, part.whole, filter, slice.get());
-    for (std::size_t i = slice->within().size(); i-- > 0 && slice->within()[i].units > part.max;)
-      add_token(slice->within()[i].id, part.whole);
+    for (const TokenSlice::Within& token : slice->within())
+      if (token.units > part.max) add_token(token.id, part.whole);
   }
 
   void add_token(std::int32_t id, StateId state) {
-    for (const char byte : tokenizer_.token_bytes(id))
-      if ((state = machine_.step_locked(state, static_cast<std::uint8_t>(byte))) == kDead) return;
+    for (const char byte : tokenizer_.token_bytes(id)) {
+      state = machine_.step_locked(state, static_cast<std::uint8_t>(byte));
+      if (state == kDead) return;
+    }
     set(id);
   }
 

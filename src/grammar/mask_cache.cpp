@@ -13,7 +13,7 @@ MaskCache::Made MaskCache::find_or_make(const Key& key, std::size_t words,
   }
   const std::shared_ptr<std::uint32_t[]> mask(new std::uint32_t[words]());
   const bool everything = make({mask.get(), words});
-  const Made made{mask, everything};
+  Made made{mask, everything};
   const std::size_t bytes = words * sizeof(std::uint32_t);
   const std::lock_guard lock(mutex_);
   if (bytes > max_bytes_) return made;
