@@ -271,14 +271,16 @@ class LazyMachine::Walker {
     };
     std::vector<std::int32_t> out;
     trie.walk_nodes(
-        place, Way{part.run.excluded, part.whole}, [&](Way& from, const TokenTrie::Node& node, auto) -> Way {
+        place, Way{part.run.excluded, part.whole},
+        [&](Way& from, const TokenTrie::Node& node, std::size_t level) -> Way {
           const auto byte = static_cast<std::uint8_t>(node.byte);
           if (!from.looked) {
             from.looked = true;
             from.bytes = pool.first_bytes(from.left);
           }
           const bool goes_on = from.bytes.contains(byte);
-          if (!goes_on && (inside.contains(byte) || !pool.nullable(from.left))) return {};
+          // What does not begin with a unit is neither within the run nor behind it.
+          if (!goes_on && (level == 0 || inside.contains(byte) || !pool.nullable(from.left))) return {};
           const StateId state = !finite ? machine_.step_locked(from.state, byte) : goes_on ? from.state : kDead;
           if (state == kDead) {
             trie.for_each_below(node, [&](std::int32_t id, std::string_view) { out.push_back(id); });
