@@ -39,6 +39,12 @@ ExpressionPool::ExpressionPool(std::size_t max_nodes, std::size_t max_search)
   intern({.kind = Kind::kBytes, .a = 0});
 }
 
+ExpressionPool::ExpressionPool(const ExpressionPool& of, std::size_t max_nodes, std::size_t max_search)
+    : ExpressionPool(of) {
+  max_nodes_ = max_nodes;
+  max_search_ = max_search;
+}
+
 std::uint64_t ExpressionPool::hash(const Node& node, std::span<const ExprId> children) const {
   std::uint64_t h = mix(0x243f6a8885a308d3u, static_cast<std::uint64_t>(node.kind));
   if (node.kind == Kind::kBytes) {
@@ -288,6 +294,11 @@ ExprId ExpressionPool::repeat(ExprId e, std::uint32_t min, std::uint32_t max) {
                  .a = e,
                  .min = min,
                  .max = max});
+}
+
+ExprId ExpressionPool::once(std::uint64_t key, const std::function<ExprId()>& make) {
+  if (const auto known = once_.find(key); known != once_.end()) return known->second;
+  return once_[key] = make();
 }
 
 ExprId ExpressionPool::rule(bool nullable) {
@@ -581,7 +592,7 @@ std::size_t ExpressionPool::memory_bytes() const {
   std::size_t foreign = 0;
   for (const auto& machine : machines_) foreign += machine->memory_bytes();
   return foreign + nodes_.capacity() * sizeof(Node) + children_.capacity() * 4 + sets_.capacity() * sizeof(ByteSet) +
-         table_.capacity() * 4 + derived_.size() * 32 + empty_.size() * 24;
+         table_.capacity() * 4 + (derived_.size() + once_.size()) * 32 + empty_.size() * 24;
 }
 
 }  // namespace coreai::grammar

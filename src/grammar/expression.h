@@ -54,6 +54,8 @@ class ExpressionPool {
   // `max_nodes` bounds the memory, `max_search` the states that one test of emptiness may visit.
   // Every function below throws UnsupportedError when its bound is reached.
   explicit ExpressionPool(std::size_t max_nodes = 4'000'000, std::size_t max_search = 200'000);
+  // All that `of` knows, with bounds of its own.
+  ExpressionPool(const ExpressionPool& of, std::size_t max_nodes, std::size_t max_search);
 
   ExprId bytes(const ByteSet& set);
   ExprId literal(std::string_view text);
@@ -69,6 +71,9 @@ class ExpressionPool {
   // The same for sequences of symbols, each of which `symbol` writes as an expression.
   ExprId any_sequence(std::vector<std::vector<std::uint32_t>> sequences,
                       const std::function<ExprId(std::uint32_t)>& symbol);
+
+  // What `make` gives, made once for a key. Callers keep their keys apart by the upper half.
+  ExprId once(std::uint64_t key, const std::function<ExprId()>& make);
 
   // A name for an expression that may hold the name itself, behind something that is not empty. It must have a string;
   // `nullable` says whether the empty one is among them. Conditions and complements of it are not decided.
@@ -162,7 +167,7 @@ class ExpressionPool {
   std::vector<std::uint32_t> marks_;  // per node: the last call of classes() that met it
   std::uint32_t mark_ = 0;
   std::vector<std::uint32_t> table_;  // open addressing, 0: free, else id + 1
-  std::unordered_map<std::uint64_t, ExprId> derived_;
+  std::unordered_map<std::uint64_t, ExprId> derived_, once_;
   std::unordered_map<ExprId, bool> empty_;  // of nodes with algebra
   std::unordered_map<ExprId, bool> finite_, prefix_codes_;
   std::unordered_map<ExprId, ByteSet> first_bytes_;

@@ -140,7 +140,8 @@ CompiledGrammar GrammarCompiler::compile_json(JsonRoot root, JsonWhitespace whit
 CompiledGrammar GrammarCompiler::compile_json_schema(std::string_view schema, const JsonSchemaOptions& options) {
   std::string key = "schema:" + options_key(options) + std::string(schema);
   return state_->find_or_make(std::move(key), [&](auto& dropped) -> std::unique_ptr<Machine> {
-    auto machine = std::make_unique<SchemaMachine>(schema, options, state_->new_pool());
+    auto machine = std::make_unique<SchemaMachine>(
+        schema, options, new_json_pool(state_->options.max_expressions, state_->options.max_search_steps));
     dropped = machine->take_dropped();
     return machine;
   });

@@ -182,7 +182,8 @@ std::string Decimal::text() const {
 }
 
 ExprId plain_number(ExpressionPool& pool) {
-  return pool.concat(pool.optional(pool.literal("-")), unsigned_number(pool));
+  constexpr std::uint64_t kPlainNumber = std::uint64_t{3} << 32;
+  return pool.once(kPlainNumber, [&] { return pool.concat(pool.optional(pool.literal("-")), unsigned_number(pool)); });
 }
 
 NumberText any_number(ExpressionPool& pool) {

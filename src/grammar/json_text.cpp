@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 
 #include "grammar/json_number.h"
 
@@ -76,9 +75,7 @@ void append_pairs(ExpressionPool& pool, std::uint32_t first, std::uint32_t last,
   pair(high, high, 0, last & 0x3ff);
 }
 
-}  // namespace
-
-ExprId JsonStringEncoder::encode(ExpressionPool& pool, const CodePointSet& set) const {
+ExprId encode_ranges(ExpressionPool& pool, const CodePointSet& set) {
   std::vector<ExprId> choices{utf8_expression(pool, set.without({{0, 0x1f}, {'"', '"'}, {'\\', '\\'}}))};
   ByteSet letters;
   for (const ShortEscape& escape : kShortEscapes)
@@ -91,6 +88,21 @@ ExprId JsonStringEncoder::encode(ExpressionPool& pool, const CodePointSet& set) 
     if (range.last > 0xffff) append_pairs(pool, std::max(range.first, 0x10000u), range.last, choices);
   }
   return pool.any_of(choices);
+}
+
+constexpr std::uint64_t kOneCharacter = std::uint64_t{1} << 32, kAllCharacters = std::uint64_t{2} << 32;
+
+ExprId encode_one(ExpressionPool& pool, std::uint32_t point) {
+  return pool.once(kOneCharacter | point, [&] { return encode_ranges(pool, {{point, point}}); });
+}
+
+}  // namespace
+
+ExprId JsonStringEncoder::encode(ExpressionPool& pool, const CodePointSet& set) const {
+  const auto& ranges = set.ranges();
+  if (ranges.size() == 1 && ranges[0].first == ranges[0].last) return encode_one(pool, ranges[0].first);
+  if (set == CodePointSet::all()) return pool.once(kAllCharacters, [&] { return encode_ranges(pool, set); });
+  return encode_ranges(pool, set);
 }
 
 ExprId json_string(ExpressionPool& pool, ExprId body) {
@@ -118,16 +130,21 @@ ExprId json_string_body(ExpressionPool& pool, std::string_view text) {
 }
 
 ExprId json_string_bodies(ExpressionPool& pool, const std::vector<std::string_view>& texts) {
-  const JsonStringEncoder encoder;
-  std::unordered_map<std::uint32_t, ExprId> written;  // of one character
   std::vector<std::vector<std::uint32_t>> points;
   points.reserve(texts.size());
   for (const std::string_view text : texts) points.push_back(code_points(text));
-  return pool.any_sequence(std::move(points), [&](std::uint32_t point) {
-    const auto [at, added] = written.try_emplace(point);
-    if (added) at->second = encoder.encode(pool, {{point, point}});
-    return at->second;
-  });
+  return pool.any_sequence(std::move(points), [&](std::uint32_t point) { return encode_one(pool, point); });
+}
+
+std::unique_ptr<ExpressionPool> new_json_pool(std::size_t max_nodes, std::size_t max_search) {
+  static const ExpressionPool prototype = [] {
+    ExpressionPool pool;
+    pool.repeat(JsonStringEncoder().encode(pool, CodePointSet::all()), 0);
+    number_expression(pool, any_number(pool));
+    for (std::uint32_t point = ' '; point < 0x7f; ++point) encode_one(pool, point);
+    return pool;
+  }();
+  return std::make_unique<ExpressionPool>(prototype, max_nodes, max_search);
 }
 
 ExprId json_blank(ExpressionPool& pool) {

@@ -1,6 +1,7 @@
 // How JSON (RFC 8259) writes strings and numbers, as expressions.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,8 @@ ExprId json_string_bodies(ExpressionPool& pool, const std::vector<std::string_vi
 std::string json_escaped(std::string_view text);
 // A string whose characters, without the quotes, are one of `body`.
 ExprId json_string(ExpressionPool& pool, ExprId body);
+// A pool that holds the characters and numbers of JSON already: making them anew for each grammar takes longer.
+std::unique_ptr<ExpressionPool> new_json_pool(std::size_t max_nodes, std::size_t max_search);
 // One character of white space.
 ExprId json_blank(ExpressionPool& pool);
 // Any value, an object or an array, with `space` wherever white space may stand inside; none before or after.

@@ -7,6 +7,7 @@
 
 #include "coreai/base/error.h"
 #include "grammar/json_document.h"
+#include "grammar/json_text.h"
 #include "grammar/regex.h"
 #include "grammar/schema_machine.h"
 #include "grammar/token_terminals.h"
@@ -565,7 +566,7 @@ class Reader {
     };
     try {
       const std::size_t left = budget_.max_expressions - std::min(budget_.max_expressions, used_);
-      auto pool = std::make_unique<ExpressionPool>(left, budget_.max_search_steps);
+      auto pool = new_json_pool(left, budget_.max_search_steps);
       const ExpressionPool& texts = *pool;
       auto machine = std::make_shared<SchemaMachine>(written, options_, std::move(pool));
       used_ += texts.size();

@@ -259,7 +259,7 @@ class Builder {
     if (found != schemas_.end()) return found->second;
     return within(part.pointer, [&] {
       const std::size_t left = budget_.max_expressions - std::min(budget_.max_expressions, used_);
-      auto pool = std::make_unique<ExpressionPool>(left, budget_.max_search_steps);
+      auto pool = new_json_pool(left, budget_.max_search_steps);
       const ExpressionPool& texts = *pool;
       auto machine = std::make_shared<SchemaMachine>(written, options, std::move(pool));
       used_ += texts.size();
