@@ -278,9 +278,10 @@ class LazyMachine::Walker {
             from.looked = true;
             from.bytes = pool.first_bytes(from.left);
           }
-          const bool goes_on = from.bytes.contains(byte);
           // What does not begin with a unit is neither within the run nor behind it.
-          if (!goes_on && (level == 0 || inside.contains(byte) || !pool.nullable(from.left))) return {};
+          const bool behind = level > 0 && !inside.contains(byte) && pool.nullable(from.left);
+          const bool goes_on = !behind && from.bytes.contains(byte);
+          if (!behind && !goes_on) return {};
           const StateId state = !finite ? machine_.step_locked(from.state, byte) : goes_on ? from.state : kDead;
           if (state == kDead) {
             trie.for_each_below(node, [&](std::int32_t id, std::string_view) { out.push_back(id); });

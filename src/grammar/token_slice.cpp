@@ -66,7 +66,7 @@ bool TokenSlice::find(ExpressionPool& pool, ExprId unit, TokenTrie::Place below)
     const std::uint32_t state = states.step(from.state, static_cast<std::uint8_t>(node.byte));
     if (state == kNowhere) {
       if (from.state == 0 && from.units > 0) {
-        exits_[node.byte].nodes.push_back({trie_.place(node), from.units});
+        exits_[static_cast<std::uint8_t>(node.byte)].nodes.push_back({trie_.place(node), from.units});
         exit_bytes_.insert(static_cast<std::uint8_t>(node.byte));
       }
       return {};
@@ -117,7 +117,7 @@ void TokenSlice::make_dense(std::size_t vocab_size) {
 }
 
 const TokenSlice::Exits& TokenSlice::exits(std::uint8_t byte) const {
-  const ExitsOfByte& of = exits_[byte];
+  const ExitsOfByte& of = exits_.at(byte);
   std::call_once(of.once, [&] {
     std::deque<std::string> kept;  // addresses stay
     std::vector<TokenTrie::Token> texts;
@@ -146,7 +146,7 @@ void TokenSlice::add_within(std::uint32_t max, std::span<std::uint32_t> mask) co
 
 std::size_t TokenSlice::memory_bytes() const {
   std::size_t bytes = sizeof(*this) + dense_.capacity() * 4 + within_.capacity() * sizeof(Within) + mixed_.size() / 8;
-  for (const ExitsOfByte& exits : exits_)  // their tries, made later, are of the same order
+  for (const auto& [byte, exits] : exits_)  // their tries, made later, are of the same order
     bytes += exits.nodes.capacity() * (sizeof(exits.nodes[0]) + sizeof(TokenTrie::Node));
   return bytes;
 }

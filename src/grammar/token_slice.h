@@ -2,8 +2,8 @@
 // so that a mask of a long string is a copy and a short walk.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -41,7 +41,7 @@ class TokenSlice {
     std::unique_ptr<const TokenTrie> trie;
     std::unordered_map<std::int32_t, std::uint32_t> units;  // before the exit, by id
   };
-  const Exits& exits(std::uint8_t byte) const;
+  const Exits& exits(std::uint8_t byte) const;  // one of exit_bytes()
   const ByteSet& exit_bytes() const { return exit_bytes_; }
   std::size_t memory_bytes() const;
 
@@ -60,7 +60,7 @@ class TokenSlice {
   std::vector<Within> within_;
   std::vector<std::uint32_t> dense_;  // row k: the tokens within k units; the last row: all
   std::vector<bool> mixed_;
-  std::array<ExitsOfByte, 256> exits_;
+  std::map<std::uint8_t, ExitsOfByte> exits_;  // few bytes
   ByteSet exit_bytes_;
 };
 
