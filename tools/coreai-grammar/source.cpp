@@ -111,6 +111,7 @@ Vocabulary open_vocabulary(const GrammarOptions& options) {
     return {std::move(tokenizer), std::move(info)};
   }
   std::vector<std::string> bytes;
+  bytes.reserve(kBytes + 1);
   for (std::size_t byte = 0; byte < kBytes; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
   bytes.emplace_back("<end>");
   return {std::nullopt,
