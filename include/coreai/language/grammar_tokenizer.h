@@ -12,8 +12,8 @@ namespace coreai {
 // The vocabulary of `tokenizer` with the bytes that its decoder makes of each token; special ids and end ids are the
 // tokenizer's. `vocab_size`: logits per step where the model has more than the tokenizer has tokens. `kind`: how the
 // vocabulary writes bytes; left out it is found by decoding tokens that only one kind writes so. Throws
-// InvalidArgumentError: the tokens tell no kind, or their texts do not fit it (name the kind). Takes 20-200 ms for
-// 50,000 to 260,000 tokens. Safe to call from any thread.
+// InvalidArgumentError: the tokens tell no kind, or their texts do not fit it (name the kind). Safe to call from any
+// thread.
 grammar::TokenizerInfo grammar_tokenizer(const Tokenizer& tokenizer, std::size_t vocab_size = 0,
                                          std::optional<grammar::VocabularyKind> kind = std::nullopt);
 
