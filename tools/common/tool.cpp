@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "coreai/base/error.h"
@@ -133,6 +134,21 @@ void flush() {
 void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
     throw IoError("the answer could not be written", "standard output", errno);
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+int looking(const std::function<int()>& look) {
+  try {
+    const int code = look();
+    flush();
+    return code;
+  } catch (const Error& error) {
+    print_error(error.what());
+    return kCouldNotLook;
+  }
 }
 
 std::string format_bytes(std::uint64_t bytes) {

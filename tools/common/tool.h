@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,14 @@ void add_common_options(CLI::App& app, CommonOptions& options);
 // program without a word.
 int run_tool(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
 
+// Of a tool with subcommands: one of them and what runs it; its options live as long as the function.
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;
+};
+// Runs `look`; what could not be looked at, and an answer that could not be written, is told and gives kCouldNotLook.
+int looking(const std::function<int()>& look);
+
 // For options that take a whole number: refuses what is none or is below `minimum`.
 CLI::Validator at_least(std::int64_t minimum);
 
@@ -43,6 +52,8 @@ void print_error(std::string_view message);
 void print_warning(std::string_view message);
 // Writes to stdout. Throws IoError when that fails.
 void print(std::string_view text);
+// One JSON document on stdout; bytes that are no UTF-8 become U+FFFD.
+void print_json(const nlohmann::ordered_json& json);
 // What was printed leaves the program. Throws IoError when that fails.
 void flush();
 

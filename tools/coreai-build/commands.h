@@ -11,11 +11,6 @@
 
 namespace coreai::tools {
 
-struct Command {
-  CLI::App* app;
-  std::function<int()> run;
-};
-
 // The whole program.
 int coreai_build(int argc, char** argv);
 

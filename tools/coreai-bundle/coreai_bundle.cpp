@@ -1,30 +1,12 @@
 // coreai-bundle: look into a model bundle, find what is wrong with it, change it, make one.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "coreai-bundle/commands.h"
-#include "coreai/base/error.h"
 
 namespace coreai::tools {
 
-void print_json(const nlohmann::ordered_json& json) {
-  print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
-}
-
 std::string plural(std::size_t count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
-int looking(const std::function<int()>& look) {
-  try {
-    const int code = look();
-    flush();
-    return code;
-  } catch (const Error& error) {
-    print_error(error.what());
-    return kCouldNotLook;
-  }
 }
 
 int coreai_bundle(int argc, char** argv) {
