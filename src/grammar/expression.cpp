@@ -592,7 +592,9 @@ std::size_t ExpressionPool::memory_bytes() const {
   std::size_t foreign = 0;
   for (const auto& machine : machines_) foreign += machine->memory_bytes();
   return foreign + nodes_.capacity() * sizeof(Node) + children_.capacity() * 4 + sets_.capacity() * sizeof(ByteSet) +
-         table_.capacity() * 4 + (derived_.size() + once_.size()) * 32 + empty_.size() * 24;
+         table_.capacity() * 4 + (derived_.size() + once_.size()) * 32 +
+         (empty_.size() + finite_.size() + prefix_codes_.size()) * 24 +
+         (first_bytes_.size() + hashes_.size() + runs_.size()) * 56;
 }
 
 }  // namespace coreai::grammar

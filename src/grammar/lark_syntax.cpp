@@ -565,14 +565,10 @@ class Reader {
       return fmt::format("{}, {}", lark_place(text_, offset), where);
     };
     try {
-      const std::size_t left = budget_.max_expressions - std::min(budget_.max_expressions, used_);
-      auto pool = new_json_pool(left, budget_.max_search_steps);
-      const ExpressionPool& texts = *pool;
-      auto machine = std::make_shared<SchemaMachine>(written, options_, std::move(pool));
-      used_ += texts.size();
+      const auto machine = inner_schema(written, options_, budget_, used_);
       for (DroppedKeyword& dropped : machine->take_dropped())
         out_.dropped.push_back({std::move(dropped.pointer), place(dropped.reason)});
-      const ExprId e = pool_.foreign(std::move(machine));
+      const ExprId e = pool_.foreign(machine);
       return add({.kind = Kind::kForeign, .offset = offset, .expression = e});
     } catch (const MalformedError& error) {
       throw MalformedError(error.problem(), place(error.where()), start + error.offset(), error.next_step());

@@ -318,7 +318,8 @@ std::optional<std::uint8_t> LazyMachine::forced_byte(StateId state) {
 }
 
 std::size_t LazyMachine::row_bytes() const {
-  std::size_t bytes = row_count_.load() * sizeof(Row) + sizeof(Remembered);
+  std::size_t bytes = row_count_.load() * sizeof(Row) + sizeof(Remembered) + parts_of_.capacity() * 4 +
+                      parts_.size() * (sizeof(Parts) + sizeof(StateRun));
   for (std::size_t chunk = 0; chunk < kChunks; ++chunk)
     if (chunks_[chunk].load() != nullptr) bytes += (kFirstChunk << chunk) * sizeof(void*);
   return bytes;

@@ -58,7 +58,7 @@ class LazyMachine : public Machine {
   virtual ExpressionPool& pool() = 0;
 
   mutable std::mutex mutex_;
-  std::size_t row_bytes() const;
+  std::size_t row_bytes() const;  // rows, steps and parts; under the lock
 
  private:
   class Walker;

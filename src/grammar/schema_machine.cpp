@@ -339,4 +339,13 @@ std::size_t SchemaMachine::memory_bytes() const {
          questions_.memory_bytes() + key_states_.size() * 24 + row_bytes();
 }
 
+std::shared_ptr<SchemaMachine> inner_schema(std::string_view schema, const JsonSchemaOptions& options,
+                                            const GrammarCompilerOptions& budget, std::size_t& used) {
+  auto pool = new_json_pool(budget.max_expressions - std::min(budget.max_expressions, used), budget.max_search_steps);
+  const ExpressionPool& texts = *pool;
+  auto machine = std::make_shared<SchemaMachine>(schema, options, std::move(pool));
+  used += texts.size();
+  return machine;
+}
+
 }  // namespace coreai::grammar

@@ -122,4 +122,8 @@ class SchemaMachine final : public LazyMachine {
   StateId start_ = kDead;
 };
 
+// A schema inside another grammar: it may take the expressions that `used` leaves of the budget, and adds its own.
+std::shared_ptr<SchemaMachine> inner_schema(std::string_view schema, const JsonSchemaOptions& options,
+                                            const GrammarCompilerOptions& budget, std::size_t& used);
+
 }  // namespace coreai::grammar

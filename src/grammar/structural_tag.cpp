@@ -258,14 +258,10 @@ class Builder {
     const auto found = schemas_.find(key);
     if (found != schemas_.end()) return found->second;
     return within(part.pointer, [&] {
-      const std::size_t left = budget_.max_expressions - std::min(budget_.max_expressions, used_);
-      auto pool = new_json_pool(left, budget_.max_search_steps);
-      const ExpressionPool& texts = *pool;
-      auto machine = std::make_shared<SchemaMachine>(written, options, std::move(pool));
-      used_ += texts.size();
+      const auto machine = inner_schema(written, options, budget_, used_);
       for (DroppedKeyword& dropped : machine->take_dropped())
         dropped_.push_back({part.pointer + dropped.pointer.substr(1), std::move(dropped.reason)});
-      return schemas_[key] = ast_.leaf(pool_, pool_.foreign(std::move(machine)));
+      return schemas_[key] = ast_.leaf(pool_, pool_.foreign(machine));
     });
   }
 

@@ -104,7 +104,7 @@ void TokenSlice::make_dense(std::size_t vocab_size) {
   const auto is_within = [&](std::int32_t id) {
     return (all[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1u) != 0;
   };
-  // Before its subtree every node's parents: from the back, a node without comes to tell all above it.
+  // A node stands before those below it: from the back its children are known.
   const auto nodes = trie_.nodes();
   mixed_.resize(nodes.size());
   for (std::size_t i = nodes.size(); i-- > 0;) {
@@ -158,8 +158,9 @@ std::shared_ptr<const TokenSlice> SliceCache::find(ExpressionPool& pool, ExprId 
   if (!entries_.contains(*key) && entries_.size() >= kMaxUnits) return nullptr;
   Entry& entry = entries_[*key];
   if (!entry.tried && (at_once || ++entry.requests >= kWorthwhile) && slices_ < kMaxSlices) {
-    entry.tried = true;
+    // It may throw where the budget of this grammar ends; others must not do without for that.
     entry.slice = TokenSlice::make(trie_, TokenTrie::kRoot, vocab_size_, pool, unit, true);
+    entry.tried = true;
     slices_ += entry.slice != nullptr;
   }
   return entry.slice;
