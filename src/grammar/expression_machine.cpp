@@ -42,7 +42,7 @@ LazyMachine::Parts ExpressionMachine::parts(StateId state) {
     if (const auto run = pool_->run(choice))
       out.runs.push_back({*run, state_of(run->rest), state_of(choice)});
     else if (const auto absorbed = pool_->absorbed(choice))
-      out.absorbing.push_back({absorbed->unit, absorbed->max, state_of(choice)});
+      out.texts.push_back({choice, kDead, state_of(choice), state_of(choice), *absorbed});
     else
       others.push_back(choice);
   }

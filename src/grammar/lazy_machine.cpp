@@ -6,11 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/text_tokens.h"
 #include "grammar/token_trie.h"
 
 namespace coreai::grammar {
 namespace {
 
+constexpr std::size_t kWorthKeeping = 256;  // nodes to walk
 constexpr int kWide = 40;  // live bytes from which on a row is cheaper than steps
 
 std::uint64_t packed(StateId state, std::uint8_t byte) {
@@ -108,7 +110,7 @@ const LazyMachine::Parts& LazyMachine::known_parts(StateId state) {
   if (parts_.empty()) parts_.emplace_back();
   Parts found = parts(state);
   std::uint32_t index = 0;
-  if (!found.runs.empty() || !found.absorbing.empty()) {
+  if (!found.is_whole()) {
     index = static_cast<std::uint32_t>(parts_.size());
     parts_.push_back(std::move(found));
   }
@@ -171,24 +173,57 @@ class LazyMachine::Walker {
     if (state == kDead) return;
     const Parts& parts = machine_.known_parts(state);
     for (const StateRun& part : parts.runs) add_run(trie, place, part, filter);
-    for (const Absorbing& part : parts.absorbing) add_absorbing(trie, place, part, filter);
-    const bool whole = parts.runs.empty() && parts.absorbing.empty();
-    if (const StateId others = whole ? state : parts.others; others != kDead) walk<true>(trie, place, others, filter);
+    for (const StateText& part : parts.texts) add_text(trie, place, part, filter);
+    if (const StateId others = parts.is_whole() ? state : parts.others; others != kDead)
+      walk<true>(trie, place, others, filter);
   }
 
   bool is_vocabulary(const TokenTrie& trie, TokenTrie::Place place) const {
     return &trie == &tokenizer_.trie() && place == TokenTrie::kRoot;
   }
 
-  void add_absorbing(const TokenTrie& trie, TokenTrie::Place place, const Absorbing& part, const Filter* filter) {
-    const auto slice = is_vocabulary(trie, place) && part.max >= TokenSlice::kDense
-                           ? tokenizer_.slices().find(machine_.pool(), part.unit)
+  // The tokens of the text are looked up, or found and kept for other grammars; then those that go on behind it.
+  void add_text(const TokenTrie& trie, TokenTrie::Place place, const StateText& part, const Filter* filter) {
+    const std::size_t below =
+        place == TokenTrie::kRoot ? trie.nodes().size() : trie.node(place).end - trie.place(trie.node(place)).node;
+    const auto hash = below < kWorthKeeping ? std::nullopt : machine_.pool().content_hash(part.text);
+    if (!hash) return walk_text(trie, place, part.whole, part.absorbed, filter);
+    const TextTokensCache::Key key{*hash, &trie, place.node};
+    const TextTokens* tokens = tokenizer_.texts().find(key);
+    if (tokens == nullptr) tokens = tokenizer_.texts().keep(key, find_text(trie, place, part));
+    if (tokens == nullptr) return walk_text(trie, place, part.whole, part.absorbed, filter);
+    if (filter == nullptr)
+      tokens->add_within(mask_);
+    else
+      tokens->for_each_within([&](std::int32_t id) {
+        if (fits(filter, id)) set(id);
+      });
+    if (part.rest == kDead) return;
+    if (accepts(part.alone)) walk<true>(trie, place, part.rest, filter);
+    if (tokens->behind() != nullptr) add(*tokens->behind(), TokenTrie::kRoot, part.rest, filter);
+  }
+
+  TextTokens find_text(const TokenTrie& trie, TokenTrie::Place place, const StateText& part) {
+    std::vector<std::uint32_t> within(mask_.size());
+    std::vector<TokenTrie::Place> behind;
+    Walker alone(machine_, tokenizer_, within);
+    alone.left_ = part.rest == kDead ? nullptr : &behind;
+    alone.walk_text(trie, place, part.alone, part.absorbed, nullptr);
+    return {trie, within, behind};
+  }
+
+  void walk_text(const TokenTrie& trie, TokenTrie::Place place, StateId state, const ExpressionPool::Absorbed& absorbed,
+                 const Filter* filter) {
+    const auto slice = is_vocabulary(trie, place) && absorbed.max >= TokenSlice::kDense
+                           ? tokenizer_.slices().find(machine_.pool(), absorbed.unit)
                            : nullptr;
-    if (slice == nullptr) return walk<true>(trie, place, part.whole, filter);
-    slice->add_within(part.max, mask_);
-    walk<true>(trie, place, part.whole, filter, slice.get());
+    if (slice == nullptr) return left_ == nullptr ? walk<true>(trie, place, state, filter)
+                                                  : walk<false>(trie, place, state, filter);
+    slice->add_within(absorbed.max, mask_);
+    left_ == nullptr ? walk<true>(trie, place, state, filter, slice.get())
+                     : walk<false>(trie, place, state, filter, slice.get());
     for (const TokenSlice::Within& token : slice->within())
-      if (token.units > part.max) add_token(token.id, part.whole);
+      if (token.units > absorbed.max) add_token(token.id, state);
   }
 
   void add_token(std::int32_t id, StateId state) {
@@ -203,10 +238,13 @@ class LazyMachine::Walker {
   template <bool kRuns>
   void walk(const TokenTrie& trie, TokenTrie::Place place, StateId state, const Filter* filter,
             const TokenSlice* done = nullptr) {
-    const auto step = [&](Live& from, const TokenTrie::Node& node, std::size_t) -> Live {
+    const auto step = [&](Live& from, const TokenTrie::Node& node, std::size_t level) -> Live {
       if (done != nullptr && !done->is_mixed(trie.place(node))) return {};
       const StateId to = next(from, static_cast<std::uint8_t>(node.byte));
-      if (to == kDead) return {};
+      if (to == kDead) {
+        if (left_ != nullptr && level > 0 && accepts(from.state)) left_->push_back(trie.place(node));
+        return {};
+      }
       if (node.entry != 0)
         for (const std::int32_t id : trie.ids(node))
           if (fits(filter, id)) set(id);
@@ -223,7 +261,10 @@ class LazyMachine::Walker {
     (trie.top_bytes() & machine_.live_bytes(state)).for_each([&](std::uint8_t byte) {  // the root has most children
       const TokenTrie::Node& node = *trie.top(byte);
       const Live below = step(start, node, 0);
-      if (below && trie.has_children(node)) trie.walk_nodes(trie.place(node), below, step);
+      if (below && trie.has_children(node))
+        trie.walk_nodes(trie.place(node), below, [&](Live& from, const TokenTrie::Node& deeper, std::size_t level) {
+          return step(from, deeper, level + 1);
+        });
     });
   }
 
@@ -296,6 +337,7 @@ class LazyMachine::Walker {
   LazyMachine& machine_;
   const TokenizerInfo& tokenizer_;
   std::span<std::uint32_t> mask_;
+  std::vector<TokenTrie::Place>* left_ = nullptr;  // of a text alone: the nodes at which tokens leave it
 };
 
 void LazyMachine::fill(StateId state, const TokenizerInfo& tokenizer, std::span<std::uint32_t> mask) {

@@ -1,6 +1,7 @@
 // States whose transitions are found once and then read without a lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -34,18 +35,22 @@ class LazyMachine : public Machine {
     Run run;
     StateId rest, whole;
   };
-  // A part that up to `max` times `unit` leave alive.
-  struct Absorbing {
-    ExprId unit;
-    std::uint32_t max;
-    StateId whole;
+  // A text, with the state behind it, that of the text alone, and that of both. Nothing behind it begins as the text
+  // goes on. `absorbed`: units that leave it alive; none where `max` is 0.
+  struct StateText {
+    ExprId text;
+    StateId rest, alone, whole;
+    ExpressionPool::Absorbed absorbed{kNothing, 0};
   };
   struct Parts {
     std::vector<StateRun> runs{};
-    std::vector<Absorbing> absorbing{};
+    std::vector<StateText> texts{};
+    bool is_whole() const { return runs.empty() && texts.empty(); }
     // Worth leaving the walk for: what else there is takes few tokens.
-    bool is_simple() const { return !runs.empty() && absorbing.empty(); }
-    StateId others = kDead;  // unused where there is neither: it is the state itself
+    bool is_simple() const {
+      return !is_whole() && std::ranges::none_of(texts, [](const StateText& text) { return text.absorbed.max != 0; });
+    }
+    StateId others = kDead;  // unused where it is whole: then the state itself
   };
   // All under the lock.
   virtual StateId find_step(StateId state, std::uint8_t byte) = 0;

@@ -37,21 +37,22 @@ SchemaMachine::SchemaMachine(std::string_view schema, const JsonSchemaOptions& o
   dropped_ = std::move(compiled.dropped);
   lists_.intern({});
   record(kDeadRecord, {}, {});
-  const RecordId end = record(kEnd, {}, {});
+  record(kEnd, {}, {});
   if (!value_lives(compiled.root))
     throw InvalidArgumentError("no value belongs to the schema", "#", "its conditions exclude each other");
-  start_ = state_of(record(kValue, {0}, {{compiled.root, end}}));
+  const Entry whole{compiled.root, kEndOfText};
+  start_ = state_of(record(kValue, {0}, std::span(&whole, 1)));
 }
 
 SchemaMachine::RecordId SchemaMachine::record(std::uint32_t kind, std::initializer_list<std::uint32_t> head,
-                                              const Entries& entries) {
-  std::vector<std::uint32_t> words{kind};
-  words.insert(words.end(), head);
-  for (const Entry& entry : entries) words.insert(words.end(), {entry.what, entry.then});
+                                              std::span<const Entry> entries) {
+  words_.assign(1, kind);
+  words_.insert(words_.end(), head);
+  for (const Entry& entry : entries) words_.insert(words_.end(), {entry.what, entry.then});
   if (records_.memory_bytes() >= kMaxRecordBytes)
     throw UnsupportedError("the text passed through more states than the work budget allows", "grammar",
                            "make the schema simpler");
-  return records_.intern(words);
+  return records_.intern(words_);
 }
 
 SchemaMachine::Entries SchemaMachine::entries_of(RecordId of, std::size_t head) const {
@@ -91,10 +92,11 @@ SchemaMachine::RecordId SchemaMachine::step_record(RecordId of, std::uint8_t byt
 }
 
 SchemaMachine::RecordId SchemaMachine::after_space(RecordId of, std::size_t at) {
-  std::vector<std::uint32_t> words = records_.copy(of);
+  const auto words = records_[of];
   if (words[at] == 0) return 0;
-  if (words[at] != kUnbounded) --words[at];
-  return records_.intern(words);
+  words_.assign(words.begin(), words.end());
+  if (words_[at] != kUnbounded) --words_[at];
+  return records_.intern(words_);
 }
 
 // One that says nothing more passes to what follows it.
@@ -106,7 +108,16 @@ SchemaMachine::RecordId SchemaMachine::scalar(Entries entries) {
   return record(kScalar, {}, entries);
 }
 
+// Most states have one entry, which needs no memory of its own.
 SchemaMachine::RecordId SchemaMachine::step_scalar(RecordId of, std::uint8_t byte) {
+  if (const auto words = records_[of]; words.size() == 3) {
+    const Entry only{words[1], words[2]};
+    const ExprId next = texts_->derive(only.what, byte);
+    if (next == kEmptyString) return only.then;
+    const Entry after{next, only.then};
+    if (!texts_->is_nothing(next)) return record(kScalar, {}, std::span(&after, 1));
+    return texts_->nullable(only.what) ? step_record(only.then, byte) : 0;
+  }
   const Entries before = entries_of(of, 0);
   Entries after = before;
   for (Entry& entry : after) entry.what = texts_->derive(entry.what, byte);
@@ -276,10 +287,11 @@ LazyMachine::Parts SchemaMachine::parts(StateId state) {
 }
 
 LazyMachine::Parts SchemaMachine::scalar_parts(RecordId of) {
+  constexpr int kFew = 8;  // first bytes up to which a walk is cheaper than a look at what is kept
   Parts out;
   Entries others;
   for (const Entry& entry : entries_of(of, 0)) {
-    if (texts_->is_narrow(entry.what)) {
+    if (texts_->first_bytes(entry.what).size() <= kFew) {
       others.push_back(entry);
       continue;
     }
@@ -290,14 +302,18 @@ LazyMachine::Parts SchemaMachine::scalar_parts(RecordId of) {
         out.runs.push_back(
             {*run, state_of(scalar({{run->rest, entry.then}})), state_of(scalar({{choice, entry.then}}))});
       else if (const auto absorbed = texts_->absorbed(choice))
-        out.absorbing.push_back({absorbed->unit, absorbed->max, state_of(scalar({{choice, entry.then}}))});
+        out.texts.push_back(state_text(choice, entry.then, *absorbed));
       else
         left.push_back(choice);
     }
-    if (!left.empty()) others.push_back({texts_->any_of(left), entry.then});
+    if (!left.empty()) out.texts.push_back(state_text(texts_->any_of(left), entry.then, {kNothing, 0}));
   }
-  if (!out.runs.empty() || !out.absorbing.empty()) out.others = state_of(scalar(std::move(others)));
+  if (!out.is_whole()) out.others = state_of(scalar(std::move(others)));
   return out;
+}
+
+LazyMachine::StateText SchemaMachine::state_text(ExprId text, RecordId then, const ExpressionPool::Absorbed& absorbed) {
+  return {text, state_of(then), state_of(scalar({{text, kEndOfText}})), state_of(scalar({{text, then}})), absorbed};
 }
 
 // One step for all bytes that no entry tells apart.

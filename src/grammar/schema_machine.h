@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "coreai/base/error.h"
 #include "grammar/lazy_machine.h"
@@ -23,6 +24,7 @@ class SchemaMachine final : public LazyMachine {
  private:
   using RecordId = std::uint32_t;  // 0: dead
   using ListId = std::uint32_t;
+  static constexpr RecordId kEndOfText = 1;
   enum Kind : std::uint32_t { kDeadRecord, kEnd, kScalar, kValue, kColon, kObject, kArray };
   enum Phase : std::uint32_t { kFirst, kNext, kAfter };  // after the bracket, after a comma, after a member or item
   // A formula or an expression, and what follows it.
@@ -53,12 +55,13 @@ class SchemaMachine final : public LazyMachine {
   ByteSet live_bytes(StateId state) override;
   Parts parts(StateId state) override;
   Parts scalar_parts(RecordId record);
+  StateText state_text(ExprId text, RecordId then, const ExpressionPool::Absorbed& absorbed);
   ExpressionPool& pool() override { return *texts_; }
   void scalar_row(RecordId record, Row& row);
   StateId state_of(RecordId record);
   bool ends_text(RecordId record);
 
-  RecordId record(std::uint32_t kind, std::initializer_list<std::uint32_t> head, const Entries& entries);
+  RecordId record(std::uint32_t kind, std::initializer_list<std::uint32_t> head, std::span<const Entry> entries);
   Entries entries_of(RecordId record, std::size_t head) const;
   RecordId step_record(RecordId record, std::uint8_t byte);
   RecordId step_scalar(RecordId record, std::uint8_t byte);
@@ -109,6 +112,7 @@ class SchemaMachine final : public LazyMachine {
   std::uint32_t spaces_;  // at most, in one place; kUnbounded
   std::vector<DroppedKeyword> dropped_;
   InternTable records_, lists_, questions_;
+  std::vector<std::uint32_t> words_;  // of a record while it is made
   std::unordered_map<ListId, std::vector<std::pair<MemberName, ExprId>>> other_names_;  // by patterns and order
   std::unordered_map<std::uint32_t, RecordId> key_states_;  // by the record of an object after a comma
   struct Answer {

@@ -62,7 +62,9 @@ class TokenTrie {
       State state;
       std::uint32_t end;
     };
-    std::vector<Level> levels{{start, end}};
+    std::vector<Level> levels;
+    levels.reserve(16);
+    levels.push_back({start, end});
     for (std::uint32_t i = first; i < end;) {
       while (levels.back().end <= i) levels.pop_back();
       const Node& node = nodes_[i];

@@ -8,6 +8,7 @@
 #include "coreai/base/error.h"
 #include "coreai/grammar/token_bitmask.h"
 #include "grammar/json_text.h"
+#include "grammar/text_tokens.h"
 #include "grammar/token_slice.h"
 #include "grammar/token_trie.h"
 
@@ -128,6 +129,7 @@ TokenizerInfo::TokenizerInfo(std::span<const std::string> vocabulary, const Toke
   data->longest_token = data->trie->depth();
   data->slices = std::make_shared<SliceCache>(*data->trie, size);
   prepare_slices(*data->slices);
+  data->texts = std::make_shared<TextTokensCache>();
 }
 
 std::size_t TokenizerInfo::checked(std::int32_t id) const {
@@ -151,7 +153,7 @@ bool TokenizerInfo::is_end(std::int32_t id) const {
 std::size_t TokenizerInfo::memory_bytes() const {
   return data_->bytes.capacity() + data_->bytes_end.capacity() * 4 + data_->special.capacity() / 8 +
          data_->special_ids.capacity() * 4 + data_->real.capacity() * 8 + data_->trie->memory_bytes() +
-         data_->slices->memory_bytes();
+         data_->slices->memory_bytes() + data_->texts->memory_bytes();
 }
 
 }  // namespace coreai::grammar

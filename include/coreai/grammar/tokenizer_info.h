@@ -12,6 +12,7 @@
 namespace coreai::grammar {
 
 class SliceCache;
+class TextTokensCache;
 class TokenTrie;
 
 // How a vocabulary writes bytes.
@@ -49,6 +50,7 @@ class TokenizerInfo {
   // The mask of all tokens that have a text, and of those that end it.
   std::span<const std::uint32_t> every_token() const { return data_->every_token; }
   SliceCache& slices() const { return *data_->slices; }
+  TextTokensCache& texts() const { return *data_->texts; }
   const std::vector<std::int32_t>& special_ids() const { return data_->special_ids; }  // end tokens included; ascending
   // One bit per token, as in a mask: those that have a text or are special.
   std::span<const std::uint32_t> real_tokens() const { return data_->real; }
@@ -65,6 +67,7 @@ class TokenizerInfo {
     std::vector<std::uint32_t> every_token;
     std::shared_ptr<const TokenTrie> trie;
     std::shared_ptr<SliceCache> slices;
+    std::shared_ptr<TextTokensCache> texts;
     std::string_view text(std::size_t id) const {
       const std::size_t first = id == 0 ? 0 : bytes_end[id - 1];
       return std::string_view(bytes).substr(first, bytes_end[id] - first);
