@@ -217,11 +217,12 @@ class LazyMachine::Walker {
     const auto slice = is_vocabulary(trie, place) && absorbed.max >= TokenSlice::kDense
                            ? tokenizer_.slices().find(machine_.pool(), absorbed.unit)
                            : nullptr;
-    if (slice == nullptr) return left_ == nullptr ? walk<true>(trie, place, state, filter)
-                                                  : walk<false>(trie, place, state, filter);
-    slice->add_within(absorbed.max, mask_);
-    left_ == nullptr ? walk<true>(trie, place, state, filter, slice.get())
-                     : walk<false>(trie, place, state, filter, slice.get());
+    if (slice != nullptr) slice->add_within(absorbed.max, mask_);
+    if (left_ == nullptr)
+      walk<true>(trie, place, state, filter, slice.get());
+    else
+      walk<false>(trie, place, state, filter, slice.get());
+    if (slice == nullptr) return;
     for (const TokenSlice::Within& token : slice->within())
       if (token.units > absorbed.max) add_token(token.id, state);
   }

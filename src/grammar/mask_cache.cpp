@@ -2,19 +2,15 @@
 
 namespace coreai::grammar {
 
-MaskCache::Made MaskCache::find_or_make(const Key& key, std::size_t words,
-                                        const std::function<bool(std::span<std::uint32_t>)>& make) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = entries_.find(key); found != entries_.end()) {
-      order_.splice(order_.begin(), order_, found->second.used);
-      return found->second.made;
-    }
-  }
-  const std::shared_ptr<std::uint32_t[]> mask(new std::uint32_t[words]());
-  const bool everything = make({mask.get(), words});
-  Made made{mask, everything};
-  const std::size_t bytes = words * sizeof(std::uint32_t);
+std::optional<MaskCache::Made> MaskCache::find(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return std::nullopt;
+  order_.splice(order_.begin(), order_, found->second.used);
+  return found->second.made;
+}
+
+MaskCache::Made MaskCache::keep(const Key& key, Made made, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > max_bytes_) return made;
   if (const auto found = entries_.find(key); found != entries_.end()) return found->second.made;

@@ -3,10 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <list>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "coreai/grammar/compiled_grammar.h"
 #include "grammar/machine.h"
@@ -31,7 +34,13 @@ class MaskCache {
     bool everything = false;  // what `make` returned
   };
   // The mask of `key`, else what `make` writes into `words` cleared words. Two threads may make the same mask at once.
-  Made find_or_make(const Key& key, std::size_t words, const std::function<bool(std::span<std::uint32_t>)>& make);
+  template <typename Make>
+  Made find_or_make(const Key& key, std::size_t words, Make&& make) {
+    if (auto known = find(key)) return *std::move(known);
+    const std::shared_ptr<std::uint32_t[]> mask(new std::uint32_t[words]());
+    const bool everything = make(std::span(mask.get(), words));
+    return keep(key, {mask, everything}, words * sizeof(std::uint32_t));
+  }
   // Asked once for each mask that is made.
   bool check_is_due() { return check_every_ != 0 && (made_.fetch_add(1) + 1) % check_every_ == 0; }
   void forget_grammar(std::uint64_t grammar);
@@ -49,6 +58,8 @@ class MaskCache {
     std::size_t bytes;
     std::list<Key>::iterator used;  // in order_
   };
+  std::optional<Made> find(const Key& key);
+  Made keep(const Key& key, Made made, std::size_t bytes);  // the first one stays
   void drop_oldest();
 
   std::size_t max_bytes_, bytes_ = 0;
