@@ -97,7 +97,7 @@ class ExpressionPool {
 
   // The bytes that may come first, or more of them where conditions or complements say which.
   ByteSet first_bytes(ExprId e);
-  // Nothing where rules are inside.
+  // Nothing where rules are inside, or where it is very large.
   std::optional<ContentHash> content_hash(ExprId e);
   // Known to have finitely many strings.
   bool is_finite(ExprId e);
@@ -159,6 +159,7 @@ class ExpressionPool {
     int& depth_;
   };
   int join_depth_ = 0, derive_depth_ = 0, hash_depth_ = 0;
+  std::size_t hash_nodes_ = 0;  // met by the present question
   std::vector<Node> nodes_;
   std::vector<ExprId> children_;
   std::vector<ByteSet> sets_;

@@ -8,6 +8,7 @@ namespace coreai::grammar {
 namespace {
 
 constexpr int kMaxHashDepth = 200;
+constexpr std::size_t kMaxHashNodes = 4000;  // a long list of texts is not worth its hash
 constexpr std::size_t kMaxRemembered = 100'000;
 constexpr std::uint32_t kMaxChoices = 64;  // before a common rest
 
@@ -66,7 +67,9 @@ ByteSet ExpressionPool::first_bytes(ExprId e) {
 
 std::optional<ContentHash> ExpressionPool::content_hash(ExprId e) {
   if (const auto known = hashes_.find(e); known != hashes_.end()) return known->second;
-  if (hash_depth_ >= kMaxHashDepth) return std::nullopt;
+  const bool outermost = hash_depth_ == 0;
+  if (outermost) hash_nodes_ = 0;
+  if (hash_depth_ >= kMaxHashDepth || ++hash_nodes_ > kMaxHashNodes) return std::nullopt;
   const Depth level(hash_depth_);
   const Node node = nodes_[e];
   std::optional<ContentHash> out = mix(ContentHash{1, 2}, static_cast<std::uint64_t>(node.kind));
@@ -106,9 +109,9 @@ std::optional<ContentHash> ExpressionPool::content_hash(ExprId e) {
       break;
     }
     default:
-      return std::nullopt;
+      out = std::nullopt;
   }
-  hashes_.emplace(e, out);
+  if (out || outermost) hashes_.emplace(e, out);
   return out;
 }
 

@@ -44,6 +44,10 @@ class SchemaMachine final : public LazyMachine {
     Entries next;
   };
   struct Branch;
+  struct Condition {  // of a value
+    FormulaId schema;
+    bool met;
+  };
   class TooManyWays : public UnsupportedError {
    public:
     using UnsupportedError::UnsupportedError;
@@ -88,17 +92,21 @@ class SchemaMachine final : public LazyMachine {
 
   std::vector<Outcome> outcomes(const Entries& entries, const std::function<AtomStep(FormulaId)>& step,
                                 const std::function<bool(FormulaId)>& lives);
-  void branch(Branch& branch, std::size_t index, std::vector<FormulaId> formulas, std::vector<FormulaId>& conditions);
+  void branch(Branch& branch, std::size_t index, std::vector<FormulaId> formulas,
+              const std::vector<Condition>& conditions);
   // `after` is the place behind the member; next formulas are those that `lives` says yes to.
   std::vector<Outcome> member_outcomes(Place after, const MemberName& name, const Entries& entries,
                                        const std::function<bool(FormulaId)>& lives);
   bool mentions(const std::vector<FormulaId>& formulas, FormulaId atom);
-  void exclude(Branch& branch, std::size_t from, const std::vector<FormulaId>& conditions,
+  FormulaId condition_of(const std::vector<Condition>& conditions);
+  bool exclude_each_other(Branch& branch, FormulaId a, FormulaId b);
+  void exclude(Branch& branch, std::size_t from, const std::vector<Condition>& conditions,
                std::unordered_map<FormulaId, FormulaId>& known);
   std::vector<Outcome> item_outcomes(const Entries& entries);
 
   // Whether any value, any rest of an object, any rest of an array meets the formula.
   bool value_lives(FormulaId f);
+  bool surely_empty(FormulaId f);
   bool object_lives(Place place, FormulaId f);
   bool find_member(Place place, FormulaId f);
   bool member_lives(FormulaId every, KeyId key);
@@ -112,7 +120,7 @@ class SchemaMachine final : public LazyMachine {
   std::uint32_t spaces_;  // at most, in one place; kUnbounded
   std::vector<DroppedKeyword> dropped_;
   InternTable records_, lists_, questions_;
-  std::vector<std::uint32_t> words_;  // of a record while it is made
+  std::vector<std::uint32_t> words_;                                                    // of a record while it is made
   std::unordered_map<ListId, std::vector<std::pair<MemberName, ExprId>>> other_names_;  // by patterns and order
   std::unordered_map<std::uint32_t, RecordId> key_states_;  // by the record of an object after a comma
   struct Answer {

@@ -9,7 +9,8 @@
 namespace coreai::grammar {
 namespace {
 
-constexpr std::size_t kMaxSteps = 2000;  // of a search for what may be true of one value
+constexpr std::size_t kMaxSteps = 2000;    // of a search for what may be true of one value
+constexpr std::size_t kMaxPairs = 32'000;  // of alternatives that are asked whether they exclude each other
 constexpr std::size_t kMaxNameClasses = 4096;
 constexpr int kMaxDepth = 400;         // of questions that ask questions
 constexpr int kMaxBranchDepth = 1500;  // of all searches that are open at once: both bound the stack
@@ -114,9 +115,31 @@ struct SchemaMachine::Branch {
   std::vector<Open> open;
   std::vector<RecordId> then;  // of the entries
   std::function<bool(FormulaId)> lives;
-  std::map<Entries, std::vector<std::vector<FormulaId>>> found;  // conditions, by what follows
-  std::size_t count = 0;
+  std::map<Entries, std::vector<FormulaId>> found;  // what the value is held to, by what follows
+  std::size_t count = 0, pairs = 0;
 };
+
+FormulaId SchemaMachine::condition_of(const std::vector<Condition>& conditions) {
+  std::vector<FormulaId> all;
+  all.reserve(conditions.size());
+  for (const Condition& condition : conditions)
+    all.push_back(condition.met ? condition.schema : formulas_.negate(condition.schema));
+  return formulas_.all_of(all);
+}
+
+// No value meets both. Asked of two alone it is a short question even where there are many alternatives.
+bool SchemaMachine::exclude_each_other(Branch& at, FormulaId a, FormulaId b) {
+  return ++at.pairs <= kMaxPairs && surely_empty(formulas_.all_of({a, b}));
+}
+
+// A no that rests on a question still open is none yet.
+bool SchemaMachine::surely_empty(FormulaId f) {
+  const int outer = std::exchange(lowest_, INT32_MAX);
+  const bool lives = value_lives(f);
+  const bool sure = lowest_ == INT32_MAX;
+  lowest_ = std::min(outer, lowest_);
+  return !lives && sure;
+}
 
 bool SchemaMachine::mentions(const std::vector<FormulaId>& formulas, FormulaId atom) {
   return std::ranges::any_of(formulas,
@@ -124,7 +147,7 @@ bool SchemaMachine::mentions(const std::vector<FormulaId>& formulas, FormulaId a
 }
 
 void SchemaMachine::branch(Branch& at, std::size_t index, std::vector<FormulaId> formulas,
-                           std::vector<FormulaId>& conditions) {
+                           const std::vector<Condition>& conditions) {
   if (std::ranges::all_of(formulas, [](FormulaId f) { return f == kNever; })) return;
   if (++at.count > kMaxSteps || branch_depth_ >= kMaxBranchDepth)
     throw TooManyWays("a value may meet the schema in too many ways", "grammar", kAdvice);
@@ -138,32 +161,40 @@ void SchemaMachine::branch(Branch& at, std::size_t index, std::vector<FormulaId>
     Entries next;
     for (std::size_t i = 0; i < formulas.size(); ++i)
       if (formulas[i] != kNever && at.lives(formulas[i])) next.push_back({formulas[i], at.then[i]});
-    if (!next.empty() && value_lives(formulas_.all_of(conditions))) at.found[next].push_back(conditions);
+    if (next.empty()) return;
+    if (const FormulaId value = condition_of(conditions); value_lives(value)) at.found[next].push_back(value);
     return;
   }
   const Branch::Open& open = at.open[index];
   for (const bool met : {true, false}) {
-    conditions.push_back(met ? open.step.schema : formulas_.negate(open.step.schema));
-    if (conditions.size() == 1 || value_lives(formulas_.all_of(conditions))) {
-      std::unordered_map<FormulaId, FormulaId> known{{open.atom, met ? open.step.when_true : open.step.when_false}};
-      if (met) exclude(at, index + 1, conditions, known);
-      std::vector<FormulaId> narrowed;
-      narrowed.reserve(formulas.size());
-      for (const FormulaId f : formulas) narrowed.push_back(formulas_.replace(f, known));
-      branch(at, index + 1, std::move(narrowed), conditions);
-    }
-    conditions.pop_back();
+    std::vector<Condition> inside;
+    for (const Condition& condition : conditions)  // what the new one implies need not be said
+      if (!met || condition.met || !exclude_each_other(at, condition.schema, open.step.schema))
+        inside.push_back(condition);
+    inside.push_back({open.step.schema, met});
+    if (inside.size() > 1 && !value_lives(condition_of(inside))) continue;
+    std::unordered_map<FormulaId, FormulaId> known{{open.atom, met ? open.step.when_true : open.step.when_false}};
+    if (met) exclude(at, index + 1, inside, known);
+    std::vector<FormulaId> narrowed;
+    narrowed.reserve(formulas.size());
+    for (const FormulaId f : formulas) narrowed.push_back(formulas_.replace(f, known));
+    branch(at, index + 1, std::move(narrowed), inside);
   }
 }
 
 // What cannot be true besides the conditions is false, and needs no condition of its own.
-void SchemaMachine::exclude(Branch& at, std::size_t from, const std::vector<FormulaId>& conditions,
+void SchemaMachine::exclude(Branch& at, std::size_t from, const std::vector<Condition>& conditions,
                             std::unordered_map<FormulaId, FormulaId>& known) {
-  const FormulaId all = formulas_.all_of(conditions);
+  const FormulaId all = condition_of(conditions);
   for (std::size_t i = from; i < at.open.size(); ++i) {
+    if (exclude_each_other(at, conditions.back().schema, at.open[i].step.schema)) {
+      known.emplace(at.open[i].atom, at.open[i].step.when_false);
+      continue;
+    }
+    if (conditions.size() == 1) continue;
     const FormulaId both = formulas_.all_of({all, at.open[i].step.schema});
     at.count += both > kAlways;
-    if (!value_lives(both)) known.emplace(at.open[i].atom, at.open[i].step.when_false);
+    if (surely_empty(both)) known.emplace(at.open[i].atom, at.open[i].step.when_false);
   }
 }
 
@@ -189,15 +220,11 @@ std::vector<SchemaMachine::Outcome> SchemaMachine::outcomes(const Entries& entri
       }
     }
   }
-  std::vector<FormulaId> formulas, conditions;
+  std::vector<FormulaId> formulas;
   for (const Entry& entry : entries) formulas.push_back(formulas_.replace(entry.what, replaced));
-  branch(at, 0, std::move(formulas), conditions);
+  branch(at, 0, std::move(formulas), {});
   std::vector<Outcome> out;
-  for (auto& [next, ways] : at.found) {
-    std::vector<FormulaId> values;
-    for (auto& way : ways) values.push_back(formulas_.all_of(way));
-    out.push_back({formulas_.any_of(values), next});
-  }
+  for (const auto& [next, values] : at.found) out.push_back({formulas_.any_of(values), next});
   return out;
 }
 

@@ -306,6 +306,31 @@ TEST(JsonSchema, OneOfManyConstants) {
   EXPECT_FALSE(matches(grammar, R"("v1")"));  // twice
 }
 
+// The arguments may come before the name: each pair of tools is told apart by a required argument alone.
+TEST(JsonSchema, ManyToolsInAnyOrder) {
+  std::string tools;
+  for (int i = 0; i < 120; ++i)
+    tools += fmt::format(
+        R"({}{{"type": "object", "properties": {{"name": {{"const": "tool{}"}}, "arguments": {{"type": "object", "properties": {{"a{}": {{"type": "integer"}}}},
+            "required": ["a{}"], "additionalProperties": false}}}}, "required": ["name", "arguments"], "additionalProperties": false}})",
+        i == 0 ? "" : ",", i, i, i);
+  const CompiledGrammar grammar = compile(R"({"anyOf": [)" + tools + "]}");
+  EXPECT_TRUE(matches(grammar, R"({"name":"tool7","arguments":{"a7":1}})"));
+  EXPECT_TRUE(matches(grammar, R"({"arguments":{"a119":1},"name":"tool119"})"));
+  EXPECT_FALSE(matches(grammar, R"({"arguments":{"a119":1},"name":"tool11"})"));
+  EXPECT_FALSE(matches(grammar, R"({"name":"tool7","arguments":{"a8":1}})"));
+}
+
+// An alternative that leaves out another one keeps what it says beside those that it has nothing in common with.
+TEST(JsonSchema, AlternativesThatOverlapInPart) {
+  const CompiledGrammar grammar = compile(
+      R"({"type": "object", "required": ["k"], "oneOf": [{"properties": {"k": {"enum": [1, 2]}}}, {"properties": {"k": {"enum": [2, 3]}}},
+          {"properties": {"k": {"type": "string"}}}, {"properties": {"k": {"enum": ["a", 3]}}}]})");
+  for (const char* once : {R"({"k":1})", R"({"k":"b"})"}) EXPECT_TRUE(matches(grammar, once)) << once;
+  for (const char* other : {R"({"k":2})", R"({"k":3})", R"({"k":"a"})", R"({"k":4})"})
+    EXPECT_FALSE(matches(grammar, other)) << other;
+}
+
 // Beyond the longest token two alternatives differ; what each goes on to must not be lost before.
 TEST(JsonSchema, AlternativesThatDifferFarAhead) {
   const CompiledGrammar grammar = compile(
