@@ -13,7 +13,7 @@ namespace coreai::grammar {
 namespace {
 
 constexpr std::size_t kWorthKeeping = 256;  // nodes to walk
-constexpr int kWide = 40;  // live bytes from which on a row is cheaper than steps
+constexpr int kWide = 40;                   // live bytes from which on a row is cheaper than steps
 
 std::uint64_t packed(StateId state, std::uint8_t byte) {
   return (std::uint64_t{state} << 8) | byte;

@@ -168,6 +168,7 @@ void SchemaMachine::branch(Branch& at, std::size_t index, std::vector<FormulaId>
   const Branch::Open& open = at.open[index];
   for (const bool met : {true, false}) {
     std::vector<Condition> inside;
+    inside.reserve(conditions.size() + 1);
     for (const Condition& condition : conditions)  // what the new one implies need not be said
       if (!met || condition.met || !exclude_each_other(at, condition.schema, open.step.schema))
         inside.push_back(condition);
