@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -33,6 +34,17 @@ inline std::vector<SchemaCase> read_schema_cases(const std::string& path) {
     cases.push_back(std::move(one));
   }
   return cases;
+}
+
+// Documents by their URI, one a line.
+inline std::map<std::string, std::string> read_documents(const std::string& path) {
+  std::ifstream file(path);
+  std::map<std::string, std::string> documents;
+  for (std::string line; std::getline(file, line);) {
+    const auto json = nlohmann::ordered_json::parse(line);
+    documents.emplace(json.at("uri"), json.at("document").dump());
+  }
+  return documents;
 }
 
 struct SchemaScore {
