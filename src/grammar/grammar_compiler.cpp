@@ -20,8 +20,11 @@ namespace {
 std::atomic<std::uint64_t> next_grammar_id = 1;
 
 std::string options_key(const JsonSchemaOptions& options) {
-  return fmt::format("{}:{}:{}:{}:", options.whitespace.max, static_cast<int>(options.property_order),
-                     options.assert_formats, options.lenient);
+  std::string key = fmt::format("{}:{}:{}:{}:{}:", options.whitespace.max, static_cast<int>(options.property_order),
+                                options.assert_formats, options.lenient, options.documents.size());
+  for (const auto& [uri, text] : options.documents)
+    key += fmt::format("{}:{}:{}{}", uri.size(), text.size(), uri, text);
+  return key;
 }
 
 }  // namespace

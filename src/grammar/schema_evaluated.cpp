@@ -89,7 +89,7 @@ SchemaReader::Evaluated SchemaReader::own_items(const SchemaPlace& place) {
     own.all = items != nullptr;
   }
   if (list != nullptr) own.prefix = static_cast<std::uint32_t>(list->children.size());
-  if (place.node->find("contains") != nullptr && references_.contains_evaluates())
+  if (place.node->find("contains") != nullptr && references_.contains_evaluates(place))
     own.containing.push_back(below(place.child("contains")));
   return own;
 }
@@ -98,20 +98,34 @@ std::vector<SchemaReader::Way> SchemaReader::ways_of(const SchemaPlace& at, Json
   const SchemaPlace place = references_.entered(at);
   if (!place.node->is(Kind::kObject)) return {{kAlways, {}}};
   const bool object = type == JsonType::kObject;
-  if (place.node->find(object ? "unevaluatedProperties" : "unevaluatedItems") != nullptr) {
+  const char* word = object ? "unevaluatedProperties" : "unevaluatedItems";
+  if (place.node->find(word) != nullptr && !references_.says_nothing(place, word)) {
     Evaluated everything;
     everything.all = true;
     return {{kAlways, everything}};
   }
-  return ways_beside(place, type);
+  auto& known = object ? member_ways_ : item_ways_;
+  const Reading key{place.node, place.scope};
+  const auto [found, added] = known.try_emplace(key);
+  if (!added && !found->second)  // in the lenient mode a schema that refers to itself comes this far
+    throw UnsupportedError("the schema refers to itself for the same value", place.pointer,
+                           "put a property or an item between the two");
+  if (!added) return *found->second;
+  try {
+    std::vector<Way> ways = ways_beside(place, type);
+    known[key] = ways;
+    return ways;
+  } catch (...) {
+    known.erase(key);
+    throw;
+  }
 }
 
 std::vector<SchemaReader::Way> SchemaReader::ways_beside(const SchemaPlace& place, JsonType type) {
   const JsonNode& node = *place.node;
   std::vector<Way> ways{{kAlways, type == JsonType::kObject ? own_members(place) : own_items(place)}};
-  for (const char* word : {"$ref", "$dynamicRef"})
-    if (const JsonNode* reference = node.find(word))
-      ways = both(ways, ways_of(references_.resolve(place, reference->text), type));
+  for (const char* word : {"$ref", "$dynamicRef", "$recursiveRef"})
+    if (node.find(word) != nullptr) ways = both(ways, ways_of(references_.resolve(place, word), type));
   const auto each_child = [&](const char* word, const auto& use) {
     const JsonNode* list = node.find(word);
     for (std::size_t i = 0; list != nullptr && i < list->children.size(); ++i) use(place.child(word, i));

@@ -182,8 +182,9 @@ FormulaId SchemaReader::items(const SchemaPlace& place) {
 }
 
 FormulaId SchemaReader::contains(const SchemaPlace& place) {
-  const JsonNode* fewest = place.node->find("minContains");
-  const JsonNode* most = place.node->find("maxContains");
+  const bool counts = !references_.says_nothing(place, "minContains");
+  const JsonNode* fewest = counts ? place.node->find("minContains") : nullptr;
+  const JsonNode* most = counts ? place.node->find("maxContains") : nullptr;
   const std::uint32_t min = fewest == nullptr ? 1 : count(place.child("minContains"), *fewest);
   const std::uint32_t max = most == nullptr ? kUnbounded : count(place.child("maxContains"), *most);
   if (min == 0 && max == kUnbounded) return kAlways;

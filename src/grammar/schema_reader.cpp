@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "coreai/base/error.h"
 #include "grammar/json_text.h"
@@ -38,17 +39,13 @@ SchemaReader::SchemaReader(const JsonNode& document, const JsonSchemaOptions& op
       texts_(texts),
       formulas_(formulas),
       keys_(keys),
-      references_(document),
+      references_(document, options.documents),
       character_(JsonStringEncoder().encode(texts, CodePointSet::all())) {}
 
 CompiledSchema SchemaReader::read() {
   CompiledSchema out;
-  const JsonNode* dialect = document_.is(Kind::kObject) ? document_.find("$schema") : nullptr;
-  if (dialect != nullptr && dialect->text.find("json-schema.org/") == std::string::npos) {
-    const DroppedKeyword unknown{"#/$schema", fmt::format("the dialect \"{}\" is not known", dialect->text)};
-    if (!options_.lenient) throw UnsupportedError(unknown.reason, unknown.pointer, "name a draft of JSON Schema");
-    dropped_.push_back(unknown);
-  }
+  std::string& problem = references_.dialect_problem(&document_);
+  if (!problem.empty() && options_.lenient) dropped_.push_back({"#/$schema", std::exchange(problem, {})});
   out.root = apply(references_.root());
   while (!pending_.empty()) {
     const auto [place, schema] = pending_.front();
@@ -64,8 +61,10 @@ CompiledSchema SchemaReader::read() {
   return out;
 }
 
-FormulaId SchemaReader::apply(const SchemaPlace& at) {
-  const auto [found, added] = applied_.try_emplace(at.node);
+FormulaId SchemaReader::apply(const SchemaPlace& place) {
+  const SchemaPlace at = references_.entered(place);
+  const Reading key{at.node, at.scope};
+  const auto [found, added] = applied_.try_emplace(key);
   if (!added) {
     if (found->second) return *found->second;
     throw UnsupportedError("the schema refers to itself for the same value", at.pointer,
@@ -76,24 +75,25 @@ FormulaId SchemaReader::apply(const SchemaPlace& at) {
                            "make the schema simpler");
   FormulaId formula;
   try {
-    formula = read_schema(references_.entered(at));
+    formula = read_schema(at);
   } catch (...) {
-    applied_.erase(at.node);
+    applied_.erase(key);
     throw;
   }
   --depth_;
-  applied_[at.node] = formula;
+  applied_[key] = formula;
   return formula;
 }
 
 SchemaId SchemaReader::below(const SchemaPlace& place) {
   if (place.node->is(Kind::kBoolean)) return place.node->flag ? kAlways : kNever;
-  const auto [found, added] = below_.try_emplace(place.node, 0);
+  SchemaPlace at = references_.entered(place);
+  const auto [found, added] = below_.try_emplace(Reading{at.node, at.scope}, 0);
   if (added) {
     if (below_.size() > kMaxSchemas)
       throw UnsupportedError(fmt::format("more than {} schemas", kMaxSchemas), place.pointer, "split the schema");
     found->second = formulas_.new_schema();
-    pending_.emplace_back(place, found->second);
+    pending_.emplace_back(std::move(at), found->second);
   }
   return found->second;
 }
@@ -118,11 +118,10 @@ FormulaId SchemaReader::read_schema(const SchemaPlace& place) {
 
 FormulaId SchemaReader::read_keywords(const SchemaPlace& place) {
   std::vector<FormulaId> conditions;
-  keyword(place, "$ref", conditions, [&](const JsonNode& value) {
-    if (!value.is(Kind::kString)) wrong(place.child("$ref"), "a reference is a string");
-    return apply(references_.resolve(place, value.text));
-  });
-  if (!conditions.empty() && references_.reference_is_alone()) return conditions[0];
+  keyword(place, "$ref", conditions, [&](const JsonNode&) { return apply(references_.resolve(place, "$ref")); });
+  if (!conditions.empty() && references_.reference_is_alone(place)) return conditions[0];
+  for (const char* word : {"$dynamicRef", "$recursiveRef"})
+    keyword(place, word, conditions, [&](const JsonNode&) { return apply(references_.resolve(place, word)); });
   read_any_type(place, conditions);
   read_numbers(place, conditions);
   read_strings(place, conditions);
@@ -138,7 +137,7 @@ FormulaId SchemaReader::read_keywords(const SchemaPlace& place) {
 void SchemaReader::keyword(const SchemaPlace& place, std::string_view name, std::vector<FormulaId>& conditions,
                            const std::function<FormulaId(const JsonNode&)>& read) {
   const JsonNode* value = place.node->find(name);
-  if (value == nullptr) return;
+  if (value == nullptr || references_.says_nothing(place, name)) return;
   const int depth = depth_;
   try {
     conditions.push_back(read(*value));
@@ -230,7 +229,7 @@ std::vector<FormulaId> SchemaReader::each(const SchemaPlace& place, const JsonNo
   std::vector<FormulaId> out;
   out.reserve(schemas.children.size());
   for (std::size_t i = 0; i < schemas.children.size(); ++i)
-    out.push_back(apply({&schemas.children[i], fmt::format("{}/{}", place.pointer, i), place.resource}));
+    out.push_back(apply({&schemas.children[i], fmt::format("{}/{}", place.pointer, i), place.resource, place.scope}));
   return out;
 }
 
@@ -259,12 +258,8 @@ void SchemaReader::read_unevaluated(const SchemaPlace& place, std::vector<Formul
 }
 
 void SchemaReader::refuse_the_rest(const SchemaPlace& place, std::vector<FormulaId>& conditions) {
-  for (const char* name : {"$dynamicRef", "$recursiveRef", "extends", "disallow", "divisibleBy"})
-    keyword(place, name, conditions, [&](const JsonNode& value) -> FormulaId {
-      if (value.is(Kind::kBoolean) && value.flag) return kAlways;
-      if (name == std::string_view("$dynamicRef") && value.is(Kind::kString) && value.text.starts_with('#') &&
-          references_.anchors_called(value.text.substr(1)) <= 1)
-        return apply(references_.resolve(place, value.text));
+  for (const char* name : {"extends", "disallow", "divisibleBy"})
+    keyword(place, name, conditions, [&](const JsonNode&) -> FormulaId {
       throw UnsupportedError(fmt::format("\"{}\" is not enforced", name), "grammar", "write the schema without it");
     });
 }

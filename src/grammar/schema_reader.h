@@ -19,6 +19,13 @@ class SchemaReader {
 
  private:
   using Kind = JsonNode::Kind;
+  // A schema says what it says in a dynamic scope.
+  using Reading = std::pair<const JsonNode*, ScopeId>;
+  struct ReadingHash {
+    std::size_t operator()(const Reading& reading) const {
+      return std::hash<const void*>()(reading.first) * 31 + reading.second;
+    }
+  };
 
   // A schema at its place; compiled where it applies to the same value.
   FormulaId apply(const SchemaPlace& place);
@@ -84,8 +91,9 @@ class SchemaReader {
   FormulaPool& formulas_;
   KeyTable& keys_;
   SchemaReferences references_;
-  std::unordered_map<const JsonNode*, std::optional<FormulaId>> applied_;  // nothing: being read
-  std::unordered_map<const JsonNode*, SchemaId> below_;
+  std::unordered_map<Reading, std::optional<FormulaId>, ReadingHash> applied_;  // nothing: being read
+  std::unordered_map<Reading, SchemaId, ReadingHash> below_;
+  std::unordered_map<Reading, std::optional<std::vector<Way>>, ReadingHash> member_ways_, item_ways_;  // the same
   std::deque<std::pair<SchemaPlace, SchemaId>> pending_;
   std::vector<std::pair<SchemaId, std::vector<SchemaId>>> joined_;
   std::vector<DroppedKeyword> dropped_;

@@ -16,8 +16,8 @@ namespace {
 using testing::Field;
 using testing::HasSubstr;
 
-// Of the 1,299 required cases; the others are refused by name.
-constexpr std::size_t kSuiteRight = 1175;
+// Of the 1,299 required cases without the documents that they refer to; the others are refused by name.
+constexpr std::size_t kSuiteRight = 1199;
 
 CompiledGrammar compile(const std::string& schema, const JsonSchemaOptions& options = {}) {
   GrammarCompiler compiler(bytes_only());

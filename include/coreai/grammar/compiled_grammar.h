@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -75,6 +76,9 @@ struct JsonSchemaOptions {
   bool assert_formats = true;  // false: `format` says nothing
   bool lenient = false;        // leave out what cannot be enforced, and list it: the result may accept more,
                                // or less where that stood under `not`, `oneOf` or `if`
+  // Documents that references may lead to, JSON texts by their URI (what `$ref` gives when resolved against the `$id`s
+  // around it). Nothing is ever fetched. A document is read when a reference needs it.
+  std::map<std::string, std::string> documents{};
 };
 
 // Compiles grammars for one vocabulary and keeps them by their text. Safe to use from any thread.
