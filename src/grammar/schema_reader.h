@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "coreai/grammar/schema_explanation.h"
 #include "grammar/json_document.h"
 #include "grammar/schema_compiler.h"
 #include "grammar/schema_references.h"
@@ -16,8 +17,11 @@ class SchemaReader {
   SchemaReader(const JsonNode& document, const JsonSchemaOptions& options, ExpressionPool& texts, FormulaPool& formulas,
                KeyTable& keys);
   CompiledSchema read();
+  // What became of each keyword in the lenient mode; call read() first. `otherwise` is the fate of what was left out.
+  std::vector<ExplainedKeyword> explain(const std::vector<DroppedKeyword>& dropped, KeywordFate otherwise) const;
 
  private:
+  class Explainer;
   using Kind = JsonNode::Kind;
   // A schema says what it says in a dynamic scope.
   using Reading = std::pair<const JsonNode*, ScopeId>;

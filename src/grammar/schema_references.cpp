@@ -14,19 +14,6 @@ namespace {
 
 using Kind = JsonNode::Kind;
 
-std::string escaped(std::string_view token) {
-  std::string out;
-  for (const char c : token) {
-    if (c == '~')
-      out += "~0";
-    else if (c == '/')
-      out += "~1";
-    else
-      out += c;
-  }
-  return out;
-}
-
 std::string replaced(std::string text, std::string_view what, std::string_view with) {
   for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size())
     text.replace(at, what.size(), with);
@@ -84,15 +71,29 @@ constexpr int kMaxDialects = 8;  // meta-schemas that are described by each othe
 
 }  // namespace
 
+std::string pointer_escaped(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c == '~')
+      out += "~0";
+    else if (c == '/')
+      out += "~1";
+    else
+      out += c;
+  }
+  return out;
+}
+
 SchemaPlace SchemaPlace::child(std::string_view keyword) const {
-  return {node->find(keyword), pointer + "/" + escaped(keyword), resource, scope};
+  return {node->find(keyword), pointer + "/" + pointer_escaped(keyword), resource, scope};
 }
 SchemaPlace SchemaPlace::child(std::string_view keyword, std::size_t index) const {
-  return {&node->find(keyword)->children[index], fmt::format("{}/{}/{}", pointer, escaped(keyword), index), resource,
-          scope};
+  return {&node->find(keyword)->children[index], fmt::format("{}/{}/{}", pointer, pointer_escaped(keyword), index),
+          resource, scope};
 }
 SchemaPlace SchemaPlace::child(std::string_view keyword, std::string_view name) const {
-  return {node->find(keyword)->find(name), pointer + "/" + escaped(keyword) + "/" + escaped(name), resource, scope};
+  return {node->find(keyword)->find(name), pointer + "/" + pointer_escaped(keyword) + "/" + pointer_escaped(name),
+          resource, scope};
 }
 
 SchemaReferences::SchemaReferences(const JsonNode& document, const std::map<std::string, std::string>& documents)
@@ -100,6 +101,13 @@ SchemaReferences::SchemaReferences(const JsonNode& document, const std::map<std:
   resources_[&document].pointer = "#";
   by_id_[""] = &document;
   index(document, "#", &document);
+}
+
+std::vector<std::pair<std::string, const JsonNode*>> SchemaReferences::documents() const {
+  std::vector<std::pair<std::string, const JsonNode*>> out{{"#", &document_}};
+  for (const auto& [uri, document] : loaded_)
+    if (document != nullptr) out.emplace_back(resources_.at(document.get()).pointer, document.get());
+  return out;
 }
 
 const std::string* SchemaReferences::given(const std::string& uri) const {
@@ -208,12 +216,12 @@ void SchemaReferences::index(const JsonNode& node, const std::string& pointer, c
   }
   for (std::size_t i = 0; i < node.keys.size(); ++i) {
     const std::string& key = node.keys[i];
-    const std::string place = pointer + "/" + escaped(key);
+    const std::string place = pointer + "/" + pointer_escaped(key);
     const JsonNode& child = node.children[i];
     if (holds_schemas(key)) index(child, place, resource);
     if (!holds_names(key) || !child.is(Kind::kObject)) continue;
     for (std::size_t j = 0; j < child.keys.size(); ++j)
-      index(child.children[j], place + "/" + escaped(child.keys[j]), resource);
+      index(child.children[j], place + "/" + pointer_escaped(child.keys[j]), resource);
   }
 }
 

@@ -26,6 +26,8 @@ struct SchemaPlace {
   SchemaPlace child(std::string_view keyword, std::size_t index) const;
   SchemaPlace child(std::string_view keyword, std::string_view name) const;
 };
+// ~ and / of a name in a JSON pointer.
+std::string pointer_escaped(std::string_view name);
 
 class SchemaReferences {
  public:
@@ -47,6 +49,10 @@ class SchemaReferences {
   bool says_nothing(const SchemaPlace& at, std::string_view keyword) const;
   // Why the dialect of the resource is not known; empty: it is. Forgotten where it is to be read anyway.
   std::string& dialect_problem(const JsonNode* resource) { return resources_.at(resource).dialect.problem; }
+
+  bool is_resource(const JsonNode* node) const { return resources_.contains(node); }
+  // The documents that were read, with their pointers; the schema's own first.
+  std::vector<std::pair<std::string, const JsonNode*>> documents() const;
 
  private:
   struct Dialect {
