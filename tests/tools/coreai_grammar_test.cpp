@@ -116,6 +116,44 @@ TEST_F(CoreaiGrammar, CheckOfWhatCannotBeReadIsTwo) {
   }
 }
 
+TEST_F(CoreaiGrammar, ReferencesLeadToGivenDocuments) {
+  const std::string schema = write("schema.json", R"({"$ref": "http://x.org/a"})");
+  const std::string plain = write("plain.json", R"({"type": "null"})");
+  const std::string named = write("named.json", R"({"$id": "http://x.org/a", "type": "null"})");
+  Outcome outcome = run({"check", schema, "--text", "null", "--document", "http://x.org/a=" + plain});
+  EXPECT_EQ(outcome.out, "text: ok\n") << outcome.err;
+  EXPECT_EQ(run({"compile", schema, "--document", named}).code, kDone);
+  EXPECT_EQ(run({"compile", schema, "--document", named, "--document", named}).code, kWrongUsage);
+  outcome = run({"compile", schema, "--document", plain});
+  EXPECT_EQ(outcome.code, kFailed);
+  EXPECT_THAT(outcome.err, StartsWith("error: #/$ref: "));
+  EXPECT_THAT(outcome.err, HasSubstr("add the document"));
+}
+
+TEST_F(CoreaiGrammar, ExplainNamesTheFateOfEachKeyword) {
+  const std::string schema = write("schema.json", R"({"title": "T", "type": "array", "uniqueItems": true})");
+  Outcome outcome = run({"explain", schema});
+  EXPECT_EQ(outcome.code, kFailed);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out, HasSubstr("#/title        annotation  for readers\n#/type         enforced"));
+  EXPECT_THAT(outcome.out, HasSubstr("#/uniqueItems  refused     \"uniqueItems\" is not enforced\n"));
+  EXPECT_THAT(outcome.out, testing::EndsWith("1 enforced, 1 annotation, 1 refused\n"));
+  outcome = run({"explain", schema, "--lenient", "--json"});
+  EXPECT_EQ(outcome.code, kDone) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["ok"], true);
+  EXPECT_EQ(json["counts"]["left out"], 1);
+  EXPECT_EQ(json["keywords"][2]["pointer"], "#/uniqueItems");
+  EXPECT_EQ(json["keywords"][2]["fate"], "left out");
+  EXPECT_EQ(run({"explain", write("true.txt", "true")}).out, "no keywords\n");
+  outcome = run({"explain", write("broken.json", "{")});
+  EXPECT_EQ(outcome.code, kFailed);
+  EXPECT_THAT(outcome.err, StartsWith("error: "));
+  EXPECT_EQ(run({"explain", "--help"}).code, kDone);
+  EXPECT_EQ(run({"explain"}).code, kWrongUsage);
+  EXPECT_EQ(run({"explain", schema, "--tokenizer", "x"}).code, kWrongUsage);
+}
+
 TEST_F(CoreaiGrammar, MaskInBytes) {
   const std::string schema = write("schema.json", kSchema);
   EXPECT_EQ(run({"mask", schema}).out, "may come:  '{'\nmust come: '{'\nmay end: no\n");

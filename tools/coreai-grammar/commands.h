@@ -12,6 +12,7 @@ int coreai_grammar(int argc, char** argv);
 Command add_bench(CLI::App& app);
 Command add_check(CLI::App& app);
 Command add_compile(CLI::App& app);
+Command add_explain(CLI::App& app);
 Command add_mask(CLI::App& app);
 
 }  // namespace coreai::tools

@@ -10,7 +10,8 @@ int coreai_grammar(int argc, char** argv) {
   CommonOptions common;
   add_common_options(app, common);
   app.require_subcommand(1);
-  const std::vector<Command> commands = {add_compile(app), add_check(app), add_mask(app), add_bench(app)};
+  const std::vector<Command> commands = {add_compile(app), add_check(app), add_explain(app), add_mask(app),
+                                         add_bench(app)};
   return run_tool(app, argc, argv, [&] {
     for (const Command& command : commands) {
       if (command.app->parsed()) return command.run();

@@ -102,6 +102,11 @@ void add_grammar_options(CLI::App& command, GrammarOptions& options) {
   command.add_flag("--in-order", options.in_order, "Members come in the order of the schema");
   command.add_flag("--ignore-formats", options.ignore_formats, "`format` of a schema says nothing");
   command.add_flag("--lenient", options.lenient, "Leave out of a schema what cannot be enforced");
+  command
+      .add_option("--document", options.documents,
+                  "A schema that references may lead to, by its URI or by the $id in it; may be given more than once")
+      ->type_name("[URI=]FILE")
+      ->allow_extra_args(false);
 }
 
 Vocabulary open_vocabulary(const GrammarOptions& options) {
@@ -140,11 +145,22 @@ GrammarText read_grammar(const GrammarOptions& options) {
   return out;
 }
 
+grammar::JsonSchemaOptions schema_options(const GrammarOptions& options) {
+  grammar::JsonSchemaOptions out{whitespace_of(options),
+                                 options.in_order ? grammar::PropertyOrder::kAsWritten : grammar::PropertyOrder::kAny,
+                                 !options.ignore_formats, options.lenient};
+  for (const std::string& one : options.documents) {
+    const auto equals = one.rfind('=');
+    const std::string file = equals == std::string::npos ? one : one.substr(equals + 1);
+    if (!out.documents.emplace(one.substr(0, equals), read_input(file)).second)
+      throw CLI::ValidationError("--document", fmt::format("{} is given twice", one.substr(0, equals)));
+  }
+  return out;
+}
+
 grammar::CompiledGrammar compile(grammar::GrammarCompiler& compiler, const GrammarText& source,
                                  const GrammarOptions& options) {
-  const grammar::JsonSchemaOptions schema{
-      whitespace_of(options), options.in_order ? grammar::PropertyOrder::kAsWritten : grammar::PropertyOrder::kAny,
-      !options.ignore_formats, options.lenient};
+  const grammar::JsonSchemaOptions schema = schema_options(options);
   if (source.form == "schema") return compiler.compile_json_schema(source.text, schema);
   if (source.form == "ebnf") return compiler.compile_ebnf(source.text, options.start);
   if (source.form == "regex") return compiler.compile_regex(source.text);

@@ -18,6 +18,7 @@ struct GrammarOptions {
   std::string file;  // empty: none is needed (`json`)
   std::string form;  // --as; empty: by the file's extension
   std::string tokenizer, start = "root", whitespace = "bounded";
+  std::vector<std::string> documents;  // FILE or URI=FILE
   bool lenient = false, in_order = false, ignore_formats = false;
 };
 
@@ -35,6 +36,8 @@ struct GrammarText {
   std::string form, text;
 };
 GrammarText read_grammar(const GrammarOptions& options);
+// Reads the documents that references may lead to.
+grammar::JsonSchemaOptions schema_options(const GrammarOptions& options);
 grammar::CompiledGrammar compile(grammar::GrammarCompiler& compiler, const GrammarText& source,
                                  const GrammarOptions& options);
 
