@@ -583,6 +583,8 @@ ExprId ExpressionPool::clamp(ExprId e, std::uint32_t bytes) {
       return repeat(clamp(node.a, bytes), std::min(node.min, add(bytes, 1)), node.max > bytes ? kUnbounded : node.max);
     case Kind::kForeign:
       return foreign_state(node.a, machines_[node.a]->mask_state(node.b, bytes));
+    case Kind::kAllOf:
+      return clamp_length(e, bytes);
     default:
       return e;
   }

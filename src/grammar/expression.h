@@ -90,7 +90,7 @@ class ExpressionPool {
   bool is_nothing(ExprId e);
   ByteClasses classes(ExprId e);
   // An expression that says the same of the next `bytes` bytes, with counters above that made equal: a key for what
-  // depends on so many bytes only. Where conditions count as well it is `e` itself.
+  // depends on so many bytes only. Of conditions only a length that is too far away to matter is left out.
   ExprId clamp(ExprId e, std::uint32_t bytes);
   // Whether a step changes a counter: such states are many and each is visited once.
   bool counts(ExprId e) const { return nodes_[e].counts; }
@@ -143,6 +143,17 @@ class ExpressionPool {
   bool search(ExprId from);
   bool is_infinite_rest(const Node& node);
   std::optional<Run> find_run(ExprId e);
+  struct Lengths {
+    std::uint64_t shortest, farthest;  // in bytes: of the strings; of the way to an end from any beginning of one
+  };
+  std::optional<Lengths> lengths(ExprId e);
+  ExprId clamp_length(ExprId e, std::uint32_t bytes);
+  struct Unbounded {
+    ExprId expression;
+    std::uint32_t max;  // the bound that it had
+  };
+  std::optional<Unbounded> without_bound(ExprId e);
+  ExprId without_counters(ExprId e);
   bool absorbs(ExprId e, std::optional<ExprId>& unit);
   bool is_prefix_code(ExprId e);
   std::optional<ExprId> meet(ExprId a, ExprId b);

@@ -1,6 +1,8 @@
 // What a mask of tokens wants to know of an expression before it walks through it.
 #include <algorithm>
+#include <array>
 #include <random>
+#include <utility>
 
 #include "grammar/expression.h"
 
@@ -270,6 +272,80 @@ std::optional<ExprId> ExpressionPool::meet(ExprId a, ExprId b) {
     return min > max ? kNothing : repeat(narrow.a, min, max);
   }
   return std::nullopt;
+}
+
+// Nothing where conditions, complements or rules are inside, or where it is very large.
+std::optional<ExpressionPool::Lengths> ExpressionPool::lengths(ExprId e) {
+  if (hash_depth_ == 0) hash_nodes_ = 0;
+  if (hash_depth_ >= kMaxHashDepth || ++hash_nodes_ > kMaxHashNodes) return std::nullopt;
+  const Depth level(hash_depth_);
+  const Node& node = nodes_[e];
+  switch (node.kind) {
+    case Kind::kEpsilon:
+      return Lengths{0, 0};
+    case Kind::kBytes:
+      return Lengths{1, 1};
+    case Kind::kConcat: {
+      const auto first = lengths(node.a), rest = lengths(node.b);
+      if (!first || !rest) return std::nullopt;
+      return Lengths{first->shortest + rest->shortest, std::max(first->farthest + rest->shortest, rest->farthest)};
+    }
+    case Kind::kAnyOf: {
+      Lengths out{UINT64_MAX, 0};
+      for (const ExprId choice : children(node)) {
+        const auto of = lengths(choice);
+        if (!of) return std::nullopt;
+        out = {std::min(out.shortest, of->shortest), std::max(out.farthest, of->farthest)};
+      }
+      return out;
+    }
+    case Kind::kRepeat: {
+      const auto unit = lengths(node.a);
+      if (!unit || unit->farthest >= UINT32_MAX) return std::nullopt;
+      return Lengths{node.min * unit->shortest, unit->farthest + (std::max(node.min, 1u) - 1) * unit->shortest};
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<ExpressionPool::Unbounded> ExpressionPool::without_bound(ExprId e) {
+  const Node node = nodes_[e];
+  if (node.kind == Kind::kRepeat && node.min == 0 && node.max != kUnbounded)
+    return Unbounded{repeat(node.a, 0, kUnbounded), node.max};
+  if (node.kind != Kind::kConcat || nodes_[node.a].counts) return std::nullopt;
+  auto rest = without_bound(node.b);
+  if (rest) rest->expression = concat(node.a, rest->expression);
+  return rest;
+}
+
+// What includes `e` and counts nothing.
+ExprId ExpressionPool::without_counters(ExprId e) {
+  const Node node = nodes_[e];
+  if (!node.counts) return e;
+  if (node.kind == Kind::kRepeat) return repeat(without_counters(node.a), std::min(node.min, 1u), kUnbounded);
+  if (node.kind == Kind::kConcat) return concat(without_counters(node.a), without_counters(node.b));
+  if (node.kind != Kind::kAnyOf) return e;
+  std::vector<ExprId> choices(children(node).begin(), children(node).end());
+  for (ExprId& choice : choices) choice = without_counters(choice);
+  return any_of(choices);
+}
+
+// A text within a length of which so much is left that it says nothing about the next `bytes` bytes: whatever they are,
+// the text can still end in time. What is left is the text alone, which is what makes its states few.
+ExprId ExpressionPool::clamp_length(ExprId e, std::uint32_t bytes) {
+  const Node node = nodes_[e];
+  if (node.b != 2) return e;
+  const std::array<ExprId, 2> both{children_[node.a], children_[node.a + 1]};
+  for (const auto& [length, text] : {std::pair(both[0], both[1]), std::pair(both[1], both[0])}) {
+    if (nodes_[text].algebra) continue;
+    const auto way = lengths(text);  // of few nodes, so that what follows is not deep
+    const auto free = way ? without_bound(length) : std::nullopt;
+    if (!free || way->farthest + bytes > free->max) continue;
+    if (!is_nothing(all_of({without_counters(text), negate(free->expression)}))) continue;
+    return clamp(text, bytes);
+  }
+  return e;
 }
 
 }  // namespace coreai::grammar

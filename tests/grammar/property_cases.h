@@ -110,6 +110,11 @@ inline std::vector<PropertyCase> fixed_cases() {
     schema(object_of(std::string(R"({"type":"string","pattern":")") + pattern + R"(","maxLength":70})"));
     schema(std::string(R"({"not":{"type":"string","pattern":")") + pattern + "\"},\"type\":[\"string\",\"null\"]}");
   }
+  // Lengths that are far away at first: of words, of what may not end at once, of what does not fit into them.
+  for (const char* pattern :
+       {"^(\\\\S+\\\\s+){0,9}\\\\S+$", "^(ab|[^a])*$", "^[a-z]+(-[a-z]{3,20}){1,40}$", "^(a.{70}b)*$"})
+    for (const char* max : {"60", "75", "150", "400"})
+      schema(object_of(std::string(R"({"type":"string","pattern":")") + pattern + R"(","maxLength":)" + max + "}"));
   for (const char* format : {"hostname", "email", "uri", "date-time", "date", "ipv4", "ipv6", "uuid", "duration"}) {
     schema(std::string(R"({"type":"string","format":")") + format + "\"}");
     schema(object_of(std::string(R"({"type":"string","maxLength":40,"format":")") + format + "\"}"));
