@@ -222,9 +222,11 @@ std::vector<SchemaMachine::Outcome> SchemaMachine::outcomes(const Entries& entri
     }
   }
   std::vector<FormulaId> formulas;
+  formulas.reserve(entries.size());
   for (const Entry& entry : entries) formulas.push_back(formulas_.replace(entry.what, replaced));
   branch(at, 0, std::move(formulas), {});
   std::vector<Outcome> out;
+  out.reserve(at.found.size());
   for (const auto& [next, values] : at.found) out.push_back({formulas_.any_of(values), next});
   return out;
 }

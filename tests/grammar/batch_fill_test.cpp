@@ -18,6 +18,7 @@ constexpr std::uint32_t kUntouched = 0xabcd'1234u;
 // All bytes, "ab" and an end token; three logits more than that, so that the last word is not full.
 TokenizerInfo small_tokenizer() {
   std::vector<std::string> vocabulary;
+  vocabulary.reserve(258);
   for (int byte = 0; byte < 256; ++byte) vocabulary.emplace_back(1, static_cast<char>(byte));
   vocabulary.insert(vocabulary.end(), {"ab", "</s>"});
   return TokenizerInfo(vocabulary, {.kind = VocabularyKind::kRaw, .end_ids = {kEnd}, .vocab_size = 261});
@@ -47,6 +48,7 @@ TEST(BatchFill, EqualsFillingOneByOne) {
     }
   }
   std::vector<const GrammarMatcher*> pointers;
+  pointers.reserve(matchers.size());
   for (const GrammarMatcher& matcher : matchers) pointers.push_back(&matcher);
   for (const int threads : {1, 2, 4}) {
     ThreadPool pool(threads);
