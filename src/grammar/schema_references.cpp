@@ -67,7 +67,8 @@ bool is_applicator(std::string_view key) {
   return holds_schemas(key) || holds_names(key);
 }
 
-constexpr int kMaxDialects = 8;  // meta-schemas that are described by each other
+constexpr std::size_t kMaxScopes = 2000;  // each may read every schema once more
+constexpr int kMaxDialects = 8;           // meta-schemas that are described by each other
 
 }  // namespace
 
@@ -234,6 +235,9 @@ SchemaPlace SchemaReferences::entered(SchemaPlace place) {
     place.resource = place.node;
   }
   place.scope = scope_with(place.scope, place.resource);
+  if (scopes_.size() > kMaxScopes)
+    throw UnsupportedError(fmt::format("the dynamic anchors have more than {} scopes", kMaxScopes), place.pointer,
+                           "let fewer schemas with dynamic anchors refer to each other");
   return place;
 }
 

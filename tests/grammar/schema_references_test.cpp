@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "coreai/base/error.h"
 #include "schema_cases.h"
 
@@ -206,6 +208,18 @@ TEST(SchemaReferences, CyclesEnd) {
     doubled +=
         fmt::format(R"(, "s{0}": {{"allOf": [{{"$ref": "#/$defs/s{1}"}}, {{"$ref": "#/$defs/s{1}"}}]}})", i, i - 1);
   expect_texts(doubled + "}}", {}, {R"({"a":1})"}, {R"({"b":1})"});
+}
+
+// Each way through them is a scope of its own, and there are exponentially many.
+TEST(SchemaDocuments, TooManyScopesAreRefused) {
+  std::string schema = R"({"$ref": "http://x/r0", "$defs": {"none": true)";
+  for (int i = 0; i < 40; ++i)
+    schema += fmt::format(
+        R"(, "r{0}": {{"$id": "http://x/r{0}", "$defs": {{"d": {{"$dynamicAnchor": "a{0}"}}}}, "properties": {{"p": {{"$dynamicRef": "#a{0}"}}}},
+            "anyOf": [{{"$ref": "http://x/r{1}"}}, {{"$ref": "http://x/r{2}"}}]}})",
+        i, std::min(i + 1, 39), std::min(i + 2, 39));
+  GrammarCompiler compiler(bytes_only());
+  EXPECT_THROW(compiler.compile_json_schema(schema + "}}"), UnsupportedError);
 }
 
 SchemaScore score(const std::string& draft) {
