@@ -61,7 +61,7 @@ std::optional<TokenMask> ConstrainedGenerationSession::next_token_bitmask() cons
   const std::shared_ptr<std::uint32_t[]> own(new std::uint32_t[words]);
   std::copy_n(shared.get(), words, own.get());
   set_stops({own.get(), words});
-  return own;
+  return TokenMask(own);
 }
 
 MaskKind ConstrainedGenerationSession::fill_next_token_bitmask(std::span<std::uint32_t> mask) const {
